@@ -98,14 +98,12 @@ def trained(tmp_path_factory):
 @pytest.mark.parametrize(("beam", "length_penalty"), [(1, 1.0), (5, 0.0), (5, 1.0)])
 def test_200_translations_and_their_scores(trained, beam, length_penalty):
     model, folder, lines = trained
-    here = Translator.load(
-        model, beam=beam, length_penalty=length_penalty, device="cpu", threads=1, max_length_ratio=9, **EVERY_WORD[0]
-    )
+    given = {"beam": beam, "length_penalty": length_penalty, "max_length_ratio": 9}
+    here = Translator.load(model, **given, device="cpu", threads=1, **EVERY_WORD[0])
     loaded = load_model(model, device="cpu")
     sources = [loaded.tokenizers.source.tokenize(line) for line in lines]
-    theirs = opened(folder).translate_batch(
-        sources, beam_size=beam, length_penalty=length_penalty, return_scores=True, **EVERY_WORD[1]
-    )
+    options = {"beam_size": beam, "length_penalty": length_penalty, "return_scores": True}
+    theirs = opened(folder).translate_batch(sources, **options, **EVERY_WORD[1])
     found = [(result.hypotheses[0], result.scores[0]) for result in theirs]
     forced = log_probs_of(loaded, [(source, tokens) for source, (tokens, _) in zip(sources, found, strict=True)])
     equal = 0
@@ -133,13 +131,8 @@ def test_the_note_tells_how_to_translate(kind, trained, random_model_directory, 
     *ways, rest = re.findall(r"```python\n(.*?)```", note, re.DOTALL)
     code = ways[["sentencepiece", "spaced", "moses"].index(kind)] + rest
     code = code.replace('["..."]', repr(lines)).replace("int8", "float32")
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path / "ct2",
-        env=environment_with_nmtalign(tmp_path),
-        capture_output=True,
-        text=True,
-    )
+    call, environment = [sys.executable, "-c", code], environment_with_nmtalign(tmp_path)
+    done = subprocess.run(call, cwd=tmp_path / "ct2", env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     if kind == "sentencepiece":
         expected = [one.text for one in Translator.load(model, beam=5, device="cpu", threads=1).translate(lines)]

@@ -68,15 +68,8 @@ def run(*command: object, cwd: Path, **variables: object) -> str:
     environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
     environment["PYTHONPATH"] = os.pathsep.join([str(TESTS.parent), str(TESTS)])
     environment["PATH"] = os.pathsep.join([environment["PATH"], str(Path(sys.executable).parent)])
-    process = subprocess.Popen(
-        list(map(str, command)),
-        cwd=cwd,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    call, streams = [*map(str, command)], {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    process = subprocess.Popen(call, cwd=cwd, env=environment, **streams, text=True, start_new_session=True)
     try:
         output, _ = process.communicate(timeout=270)
     finally:

@@ -34,14 +34,8 @@ def shell(tmp_path_factory):
 
     def run(script, *arguments, cwd, stdin=""):
         program = "bash" if script.endswith(".sh") else sys.executable
-        result = subprocess.run(
-            [program, str(EXAMPLES / script), *map(str, arguments)],
-            cwd=cwd,
-            env=environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-        )
+        call = [program, str(EXAMPLES / script), *map(str, arguments)]
+        result = subprocess.run(call, cwd=cwd, env=environment, input=stdin, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
         return result.stdout
 
@@ -166,10 +160,8 @@ def test_rescore(shell, workspace, tmp_path):
     output = shell("rescore.sh", *models, workspace / "test.en", workspace / "test.fr", cwd=tmp_path)
     assert output.count("BLEU") >= 3
     # It is one model: an entry keeps its score, and its order, if its text is tokenised as it was written.
-    written, rescored = (
-        [line.split(" ||| ") for line in (tmp_path / name).read_text().split("\n")[:-1]]
-        for name in ("nbest.txt", "rescored.txt")
-    )
+    texts = ((tmp_path / name).read_text().split("\n")[:-1] for name in ("nbest.txt", "rescored.txt"))
+    written, rescored = ([line.split(" ||| ") for line in text] for text in texts)
     assert sorted(fields[:2] for fields in written) == sorted(fields[:2] for fields in rescored)
     before = {(number, text, features): float(score) for number, text, features, score in written}
     scores = []

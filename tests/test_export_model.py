@@ -185,36 +185,6 @@ def test_weights_that_are_not_finite_have_no_scale(model, tmp_path):
     export(model, tmp_path / "slim")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("made/model",), 2, "made/model: the copy of a model needs a folder: give -o FOLDER"),
-        (("made/model", "-o", "-"), 2, "give -o FOLDER"),
-        (("made/model", "-o", "x", "--format", "json"), 2, "made/model: a model has no format 'json': give ct"),
-        (
-            ("secret", "--weights", "int8", "--force"),
-            2,
-            "secret: is no model directory; leave out --weights and --force",
-        ),
-        (("made/model", "-o", "x", "--weights", "int4"), 2, "--weights int4: must be one of fp32, int8"),
-        (("made", "-o", "x"), 4, "made: no nmtalign model here (no config.json)"),
-        (("made/model", "-o", "made/corpus"), 2, "made/corpus: contains other files"),
-        (("absent", "-o", "x", "--format", "ctranslate2"), 4, "absent: no nmtalign model here"),
-        (("made/model", "--format", "ctranslate2"), 2, "needs a folder: give -o FOLDER"),
-        (
-            ("made/model", "-o", "x", "--format", "ctranslate2"),
-            2,
-            "model: architecture = recurrent; CTranslate2 decodes only",
-        ),
-    ],
-)
-def test_a_mistake_is_one_line(model, tmp_path, arguments, code, message):
-    result = run(tmp_path, "export", *arguments)
-    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (code, "", 1)
-    assert message in result.stderr
-    assert not (tmp_path / "x").exists()
-
-
 def test_a_missing_program_is_named_with_what_to_install(random_model_directory, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     folder = random_model_directory(tmp_path, **SYSTEMS["transformer"])

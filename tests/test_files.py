@@ -66,10 +66,8 @@ def test_equal_text_gives_equal_gz_files(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_is_named():
-    with (
-        pytest.raises(ResourceError, match="/dev/full: cannot write: no space left"),
-        atomic_text(Path("/dev/full")) as stream,
-    ):
+    full = pytest.raises(ResourceError, match="/dev/full: cannot write: no space left")
+    with full, atomic_text(Path("/dev/full")) as stream:
         stream.write("x" * 100_000)
 
 
@@ -161,10 +159,8 @@ def test_a_link_to_a_folder_that_does_not_exist_yet_becomes_one(tmp_path):
 
 def test_a_locked_folder_is_refused_and_left_alone(tmp_path):
     with folder_lock(tmp_path / "model"):
-        with (
-            pytest.raises(UsageError, match="another process is working in this folder"),
-            folder_lock(tmp_path / "model"),
-        ):
+        busy = pytest.raises(UsageError, match="another process is working in this folder")
+        with busy, folder_lock(tmp_path / "model"):
             pass
         assert (tmp_path / "model").is_dir()
         with folder_lock(tmp_path / "other"):

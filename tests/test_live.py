@@ -105,10 +105,8 @@ def compare(page, loaded, number, lines):
     scorer = partial(ModelSession, Inference(loaded.model))
     references = sentences(len(lines), loaded.target_vocabulary.words[2:], seed=2)
     asked = [{"name": "translate", "number": number, "text": line, "beam": beam} for beam in (1, 5) for line in lines]
-    asked += [
-        {"name": "loss", "number": number, "text": line, "reference": reference}
-        for line, reference in zip(lines, references, strict=True)
-    ]
+    both = zip(lines, references, strict=True)
+    asked += [{"name": "loss", "number": number, "text": line, "reference": reference} for line, reference in both]
     answers = iter(ask(page, asked))
     for beam in (1, 5):
         config = TranslateConfig(beam=beam)
@@ -144,9 +142,8 @@ def test_pieces_equal_those_of_sentencepiece(random_model_directory, tmp_path):
 
 def check_tokens(make_directory, root, tokenizers):
     words = [*dict.fromkeys(token for line in AWKWARD[::2] for token in tokenizers.source.tokenize(line))]
-    folder = make_directory(
-        root, [word for word in words if word not in ("</s>", "<unk>")], FRENCH, spread, tokenizers=tokenizers
-    )
+    known = [word for word in words if word not in ("</s>", "<unk>")]
+    folder = make_directory(root, known, FRENCH, spread, tokenizers=tokenizers)
     loaded = load_model(folder, "cpu")
     asked = [{"name": "tokenize", "text": line} for line in AWKWARD]
     for line, answer in zip(AWKWARD, ask(page_of(root, folder), asked), strict=True):
@@ -172,9 +169,8 @@ def test_the_page_is_inert_and_says_what_it_contains(random_model_directory, tmp
     (tmp_path / "test.en").write_text(f"the red {HOSTILE}\nthe car\n" + "the " * 50 + "\n\n")
     (tmp_path / "test.fr").write_text("la\nla voiture\nla\nla\n")
     notes = []
-    page = page_of(
-        tmp_path, search, texts=[tmp_path / "test.en", tmp_path / "test.fr"], title="A <title>", notify=notes.append
-    ).read_text()
+    texts = [tmp_path / "test.en", tmp_path / "test.fr"]
+    page = page_of(tmp_path, search, texts=texts, title="A <title>", notify=notes.append).read_text()
     assert HOSTILE not in page
     assert "connect-src 'none'; worker-src blob:" in page
     assert "<title>A &lt;title&gt;</title>" in page

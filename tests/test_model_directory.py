@@ -51,9 +51,8 @@ def test_bf16_weights_compute_near_float32(folder):
     assert rough.readout.output_bias.dtype == torch.float32  # as in training
     batch = make_batch([([3, 4, 5], [5, 4, 3]), ([6], [7])])
     arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
-    torch.testing.assert_close(
-        rough.force(*arguments).log_probs, exact.force(*arguments).log_probs, atol=0.05, rtol=0.05
-    )
+    found, expected = (each.force(*arguments).log_probs for each in (rough, exact))
+    torch.testing.assert_close(found, expected, atol=0.05, rtol=0.05)
 
 
 def edit_config(folder, **changes):

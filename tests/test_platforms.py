@@ -65,13 +65,8 @@ main()
 
 
 def without_posix(*arguments, cwd, stdin=b""):
-    result = subprocess.run(
-        [sys.executable, "-c", WITHOUT_POSIX, *map(str, arguments)],
-        cwd=cwd,
-        input=stdin,
-        capture_output=True,
-        check=False,
-    )
+    call = [sys.executable, "-c", WITHOUT_POSIX, *map(str, arguments)]
+    result = subprocess.run(call, cwd=cwd, input=stdin, capture_output=True)
     assert result.returncode == 0, result.stderr.decode()
     return result.stdout
 
@@ -113,11 +108,8 @@ def test_the_packages_install_and_run_outside_the_checkout(tmp_path):
     assert files <= packed
     assert files <= set(zipfile.ZipFile(wheel).namelist())
     place = tmp_path / "installed"
-    subprocess.run(
-        [*run, "pip", "install", "-q", "--no-deps", "--no-index", "--target", place, wheel],
-        check=True,
-        capture_output=True,
-    )
+    install = [*run, "pip", "install", "-q", "--no-deps", "--no-index", "--target", place, wheel]
+    subprocess.run(install, check=True, capture_output=True)
     environment = {**os.environ, "PYTHONPATH": str(place), "PYTHONWARNINGS": "error"}
     demo = tmp_path / "demo"
 

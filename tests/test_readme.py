@@ -62,13 +62,8 @@ def run_shell(codes, folder, environment):
     for code in codes:
         for pattern, smaller in SMALLER:
             code = re.sub(pattern, smaller, code)
-        result = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", f"{code}\npwd > '{state}'"],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
+        call = ["bash", "-euo", "pipefail", "-c", f"{code}\npwd > '{state}'"]
+        result = subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True)
         assert result.returncode == 0, f"{code}\n{result.stdout}\n{result.stderr}"
         folder = Path(state.read_text().rstrip("\n"))
     return folder
@@ -86,9 +81,8 @@ def check_errors(folder, environment):
 def run_python(codes, folder, environment):
     """Runs each Python example as a program; it prints something with parentheses or braces."""
     for code in codes:
-        result = subprocess.run(
-            [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True
-        )
+        call = [sys.executable, "-c", code]
+        result = subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True)
         assert result.returncode == 0, f"{code}\n{result.stderr}"
         assert set("({") & set(result.stdout), code
 
@@ -169,9 +163,7 @@ def test_documented_commands_and_options_exist(page):
     assert mentions
     for name, options in mentions:
         assert name in COMMANDS, f"nmtalign {name}"
-        known = {
-            option for parameter in COMMANDS[name].params for option in (*parameter.opts, *parameter.secondary_opts)
-        }
+        known = {text for one in COMMANDS[name].params for text in (*one.opts, *one.secondary_opts)}
         assert {*options} <= known | {"--help"}, f"nmtalign {name}: {set(options) - known}"
 
 

@@ -126,11 +126,8 @@ def test_help_imports_no_torch():
 def test_every_error_has_its_documented_exit_code():
     manual = (PACKAGE / "docs" / "manual.md").read_text()
     documented = dict(re.findall(r"^\| (\d+) \| (\w+Error)", manual, re.M))
-    classes = {
-        str(cls.exit_code): name
-        for name, cls in vars(errors).items()
-        if isinstance(cls, type) and issubclass(cls, errors.NmtalignError)
-    }
+    found = [(name, cls) for name, cls in vars(errors).items() if isinstance(cls, type)]
+    classes = {str(cls.exit_code): name for name, cls in found if issubclass(cls, errors.NmtalignError)}
     assert documented == classes
 
 
@@ -149,12 +146,8 @@ def test_no_list_classifies_settings_by_their_names():
 
 def test_every_file_of_the_package_is_in_the_wheel():
     given = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
-    carried = {
-        path
-        for package, names in given.items()
-        for name in names
-        for path in (ROOT / package.replace(".", "/")).glob(name)
-    }
+    patterns = [(ROOT / package.replace(".", "/"), name) for package, names in given.items() for name in names]
+    carried = {path for folder, name in patterns for path in folder.glob(name)}
     found = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
     assert PACKAGE / "docs" / "formats.md" in found
     assert found == carried

@@ -19,10 +19,8 @@ DEEP = "[" * DEEPEST + "]" * DEEPEST
 def test_json_and_toml_within_bounds_are_read(tmp_path):
     assert len(parse_json(DEEP)) == 1
     assert parse_json('{"a": 12345678901234567890123}') == {"a": 12345678901234567890123}
-    assert parse_toml(b"a = 0x7fffffffffffffff\r\n[b]\nc = [1, {d = 2}]\n") == {
-        "a": 2**63 - 1,
-        "b": {"c": [1, {"d": 2}]},
-    }
+    text = b"a = 0x7fffffffffffffff\r\n[b]\nc = [1, {d = 2}]\n"
+    assert parse_toml(text) == {"a": 2**63 - 1, "b": {"c": [1, {"d": 2}]}}
     (tmp_path / "a.json").write_text('{"a": "\\u00e9\\ud83d\\ude00"}')
     (tmp_path / "link.json").symlink_to(tmp_path / "a.json")
     assert read_json(tmp_path / "link.json") == {"a": "é😀"}

@@ -105,9 +105,8 @@ def test_the_stored_numbers_of_a_pair_are_those_of_the_full_tables(
     pairs: list[tuple[str, str]], aligner: WordAligner
 ) -> None:
     stored = aligner._counts
-    full = LexicalModel(
-        [own.names for own in aligner._words], [own[:-1].astype(np.float64) for own in stored.occurrences], stored.keys
-    )
+    occurrences = [own[:-1].astype(np.float64) for own in stored.occurrences]
+    full = LexicalModel([own.names for own in aligner._words], occurrences, stored.keys)
     counts = full.counted([stored.counts[0][:-1].astype(np.float64)] * 2, [own[:-1] for own in stored.null_counts])
     tables, seen = counts.tables(full.cells, full.words), 0
     for pair in pairs[:50]:

@@ -36,9 +36,8 @@ def test_json_holds_the_record_and_is_one_line(path: Path) -> None:
         for line, record in zip(lines, file, strict=True):
             assert len(line.splitlines()) == 1
             found = json.loads(line, parse_constant=pytest.fail)
-            assert list(found) == [
-                *("id", "rank", "source", "target", "weights", "links", "log_prob", "token_log_probs")
-            ]
+            names = ("id", "rank", "source", "target", "weights", "links", "log_prob", "token_log_probs")
+            assert tuple(found) == names
             assert (found["id"], found["rank"]) == (record.sentence_id, record.rank)
             assert (tuple(found["source"]), tuple(found["target"])) == (record.source, record.target)
             assert found["links"] == [list(link) for link in record.links()]

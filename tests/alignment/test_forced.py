@@ -52,16 +52,9 @@ def make_loaded(
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3)
-    loaded = LoadedModel(
-        folder=Path("model"),
-        weights_file=Path("best.safetensors"),
-        model=model,
-        source_vocabulary=vocabularies[0],
-        target_vocabulary=vocabularies[1],
-        tokenizers=tokenizers or Tokenizers.spaced(),
-        settings={"source_language": "en", "target_language": "fr"},
-        device=torch.device("cpu"),
-    )
+    languages = {"source_language": "en", "target_language": "fr"}
+    parts = model, *vocabularies, tokenizers or Tokenizers.spaced(), languages, torch.device("cpu")
+    loaded = LoadedModel(Path("model"), Path("best.safetensors"), *parts)
     vars(loaded)["hash"] = "0123"  # there is no file of weights
     return loaded
 

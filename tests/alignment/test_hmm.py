@@ -82,9 +82,8 @@ def test_posteriors_are_those_of_all_alignments_also_in_a_padded_batch() -> None
 def test_distances_that_are_not_counted_change_nothing_else() -> None:
     translation, null, jumps = random_pair(5, 4, 1)
     lengths = np.array([5]), np.array([4])
-    full, quick = (
-        forward_backward(translation[None], null[None], lengths, jumps, count_jumps) for count_jumps in (True, False)
-    )
+    both = (True, False)
+    full, quick = (forward_backward(translation[None], null[None], lengths, jumps, count) for count in both)
     for ours, theirs in zip(full[:3], quick[:3], strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert (full.jumps.any(), quick.jumps.any()) == (True, False)

@@ -1,4 +1,4 @@
-"""Files of links: one line per pair, or one line per link."""
+"""Files of links: one line per pair, or one line per link; counts and error rates, against a naive definition."""
 
 import gzip
 from contextlib import nullcontext
@@ -8,9 +8,20 @@ import numpy as np
 import pytest
 from helpers.raw_links import write_raw_links
 from helpers.records import add
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.alignment.link_files import NO_LINKS, GoldLinks, LinkFile, comparable, parse_links, read_links
+from nmtalign.alignment.link_files import (
+    NO_LINKS,
+    GoldLinks,
+    LinkFigures,
+    LinkFile,
+    comparable,
+    count_links,
+    parse_links,
+    read_links,
+)
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import ViewConfig
 from nmtalign.viewing.alignment_page import write_page
@@ -114,9 +125,43 @@ def test_the_pieces_of_a_text_without_spaces_are_the_words_of_the_alignments(tmp
     texts[1].write_text("Sorry, we reserved two rooms.\n" * 20)
     words = ["对不起", "，", "我们", "预订", "了", "两个", "房间", "。"], ["Sorry,", "we", "reserved", "two", "rooms."]
     links = frozenset([(0, 0), (2, 1), (3, 2), (5, 3), (6, 4)])
-    gold, found = (
-        LinkFile(name, "HDF5", 0, [GoldLinks(links, links)] * 20, words=own)
-        for name, own in (("gold", None), ("a.h5", [words] * 20))
-    )
+    both = ("gold", None), ("a.h5", [words] * 20)
+    gold, found = (LinkFile(name, "HDF5", 0, [GoldLinks(links, links)] * 20, words=own) for name, own in both)
     files, pairs, notes = comparable([gold, found], texts)
     assert (files, pairs, notes) == ([gold, found], 20, ())
+
+
+LINKS = st.frozensets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12)
+RATES = ("precision", "recall", "aer", "f1")
+
+
+@given(st.lists(st.tuples(LINKS, LINKS, LINKS), max_size=4))
+def test_counts_and_rates_are_what_their_definitions_say(pairs: list[tuple[frozenset, frozenset, frozenset]]) -> None:
+    found = [one for one, _, _ in pairs]
+    gold = [GoldLinks(sure, sure | maybe) for _, sure, maybe in pairs]
+    figures = sum(map(count_links, found, gold), LinkFigures())
+    a = {(n, link) for n, one in enumerate(found) for link in one}
+    s = {(n, link) for n, one in enumerate(gold) for link in one.sure}
+    p = s | {(n, link) for n, (_, _, maybe) in enumerate(pairs) for link in maybe}
+    assert figures == LinkFigures(len(pairs), len(s), len(a), len(a & s), len(a & p))
+    if a and s:
+        precision, recall = len(a & p) / len(a), len(a & s) / len(s)
+        aer = 1 - (len(a & s) + len(a & p)) / (len(a) + len(s))
+        f1 = 2 * precision * recall / ((precision + recall) or 1)
+        assert figures.rates() == pytest.approx(dict(zip(RATES, (precision, recall, aer, f1), strict=True)))
+    if not (a or s):
+        assert figures.rates() == dict.fromkeys(RATES)
+
+
+@pytest.mark.parametrize(
+    ("links", "sure", "rates"),
+    [
+        ([(0, 0)], [(0, 0)], (1, 1, 0, 1)),
+        ([(0, 0)], [(1, 1)], (0, 0, 1, 0)),
+        ([], [(0, 0)], (1, 0, 1, 0)),
+        ([(0, 0), (0, 0)], [(0, 0)], (1, 1, 0, 1)),
+    ],
+)
+def test_smallest_and_largest_rates(links: list, sure: list, rates: tuple[int, ...]) -> None:
+    figures = count_links(links, GoldLinks(frozenset(sure), frozenset(sure)))
+    assert tuple(figures.rates().values()) == rates

@@ -149,9 +149,8 @@ def test_null_is_the_mean_of_both_directions_null() -> None:
 def test_one_record_of_two_directions() -> None:
     def record(source: str, target: str, weights: np.ndarray) -> AlignmentRecord:
         log_probs = np.full(len(weights), -1.0)
-        return AlignmentRecord(
-            tuple(source), tuple(target), weights, -3.0, 0, log_probs, tuple(hard_links(weights, "argmax"))
-        )
+        links = tuple(hard_links(weights, "argmax"))
+        return AlignmentRecord(tuple(source), tuple(target), weights, -3.0, 0, log_probs, links)
 
     forward, backward = record("abc", "xy", FORWARD), record("xy", "abc", BACKWARD.T)
     assert join(forward, backward, "intersection").hard_links == ((0, 0),)

@@ -82,28 +82,20 @@ def _add(parser: argparse.ArgumentParser, **options: tuple[int | None, str]) -> 
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--size", default="paper", metavar="NAME", help="paper, small, tiny or a system's preset [paper]"
-    )
+    parser.add_argument("--size", default="paper", metavar="NAME", help="paper, small, tiny or a preset [paper]")
     _add(parser, vocabulary=(None, "words per side [depends on --size]"))
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the model")
 
 
 def _add_train(parser: argparse.ArgumentParser) -> None:
-    _add(
-        parser, batch=(None, "sentences per batch [80; with --data the preset's]"), batches=(4, "batches of the corpus")
-    )
-    parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="use batches of this prepared corpus, not random words"
-    )
+    _add(parser, batch=(None, "sentences [80; with --data the preset's]"), batches=(4, "batches of the corpus"))
+    parser.add_argument("--data", type=Path, metavar="DIR", help="batches of this prepared corpus, not random words")
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
 
 
 def _add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beam", type=_numbers, default=[12, 5], metavar="A,B,..", help="[12,5]")
-    _add(
-        parser, sentences=(None, "sentences for nmtalign [128; small 256]"), candidates=(1000, "added to the lexicon's")
-    )
+    _add(parser, sentences=(None, "for nmtalign [128; small 256]"), candidates=(1000, "added to the lexicon's"))
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="[cpu]")
 
 
@@ -111,13 +103,10 @@ def _add_quality(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared corpus with a dev set")
     parser.add_argument("--test", type=Path, nargs=2, required=True, metavar="FILE", help="source and reference")
     parser.add_argument("--words", type=float, default=1e6, metavar="N", help="target words to see, about [1e6]")
-    parser.add_argument(
-        "--size", default="small", choices=["paper", "small", "tiny", "transformer-tiny"], help="[small]"
-    )
+    sizes = ["paper", "small", "tiny", "transformer-tiny"]
+    parser.add_argument("--size", default="small", choices=sizes, help="[small]")
     parser.add_argument("--learning-rate", type=float, default=0.001, metavar="R", help="of all toolkits [0.001]")
-    _add(
-        parser, batch=(80, "sentences"), beam=(5, "width"), seed=(1234, "seed"), threads=(2, "threads of each training")
-    )
+    _add(parser, batch=(80, "sentences"), beam=(5, "width"), seed=(1234, "seed"), threads=(2, "of each training"))
     _add(parser, jobs=(1, "trainings at the same time"))
     parser.add_argument("--folder", type=Path, metavar="DIR", help="for texts and models, kept [a temporary folder]")
     parser.add_argument("--peers", nargs="?", const="all", metavar="A,B", help="joeynmt,opennmt,marian [all]")
@@ -127,20 +116,13 @@ def _add_quality(parser: argparse.ArgumentParser) -> None:
 
 def _add_markup(parser: argparse.ArgumentParser) -> None:
     _add(parser, pairs=(20_000, "training pairs of the sample corpus"), spans=(20, "spans per sentence"))
-    parser.add_argument(
-        "--gold",
-        nargs=3,
-        action="append",
-        metavar=("PREFIX", "SRC", "TGT"),
-        help="also PREFIX.SRC, PREFIX.TGT and PREFIX.gold, linked with the .gz files of the same name for train",
-    )
+    gold = "also PREFIX.SRC, PREFIX.TGT and PREFIX.gold, linked with the .gz files of the same name for train"
+    parser.add_argument("--gold", nargs=3, action="append", metavar=("PREFIX", "SRC", "TGT"), help=gold)
     parser.add_argument("--folder", type=Path, metavar="DIR", help="for texts and aligners, kept [a temporary folder]")
 
 
 def _add_links(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data", type=Path, nargs="+", required=True, metavar="DIR", help="NAME.train.XX.gz, NAME.PART.gold"
-    )
+    parser.add_argument("--data", type=Path, nargs="+", required=True, help="folders: NAME.train.XX.gz, NAME.PART.gold")
     parser.add_argument("--part", default="dev", metavar="PART", help="the gold links: NAME.PART.gold [dev]")
     parser.add_argument("--methods", action="store_true", help="also join the two directions by each method")
     parser.add_argument("--peers", default="", metavar="A,B", help="eflomal,fast_align [none]")

@@ -16,9 +16,8 @@ def run(source: Path, target: Path, links: Path) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         both, forward, backward = (f"{temporary}/{name}" for name in ("both", "forward", "backward"))
         Path(both).write_text("".join(f"{one} ||| {other}\n" for one, other in pairs), encoding="utf-8")
-        systran_align.generate_alignment_probabilities(
-            both, forward, backward, favor_diagonal=True, optimize_tension=True, variational_bayes=True
-        )
+        how = {"favor_diagonal": True, "optimize_tension": True, "variational_bayes": True}
+        systran_align.generate_alignment_probabilities(both, forward, backward, **how)
         aligner = systran_align.Aligner(forward, backward)
         with links.open("w", encoding="utf-8") as stream:
             for one, other in pairs:

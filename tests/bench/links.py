@@ -42,9 +42,8 @@ class GoldText:
 
     def rate(self, links: Path) -> dict[str, float | None]:
         """Returns the AER, the precision and the recall in percent of links of which the last have gold links."""
-        figures = (
-            compare_links([("", self.last(links))], self.gold, AerConfig(links_base=0, gold_base=0)).systems[0].figures
-        )
+        systems = compare_links([("", self.last(links))], self.gold, AerConfig(links_base=0, gold_base=0)).systems
+        figures = systems[0].figures
         rates = {"aer": figures.aer, "precision": figures.precision, "recall": figures.recall}
         return {name: value and 100 * value for name, value in rates.items()}
 

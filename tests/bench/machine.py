@@ -83,18 +83,8 @@ def own_peak_mb() -> float:
     The other figure of the system, ru_maxrss, survives an exec: the child of a large process would begin with the peak
     of its parent.
     """
-    held = _status("self").get("VmHWM")
-    if held is not None:
-        return held / 1024
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text().partition("VmHWM:")[2].split()[0]) / 1024
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kilobytes / (1 << 20 if sys.platform == "darwin" else 1024)
-
-
-def _status(pid: str) -> dict[str, int]:
-    """Returns the numbers of /proc/PID/status, memory in kB; empty if the process has ended."""
-    try:
-        lines = Path("/proc", pid, "status").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return {}
-    fields = (line.partition(":") for line in lines)
-    return {name: int(text.split()[0]) for name, _, text in fields if text.split() and text.split()[0].isdigit()}

@@ -22,8 +22,7 @@ from sacrebleu.metrics import BLEU
 
 from bench.machine import ROOT, describe_machine, environment, in_words
 from bench.peers import PeerError, chosen, install, limits, softly
-from bench.quality_recipes import CLIP_NORM, QUALITY_RECIPES, Training
-from bench.recipes import Job, Recipe
+from bench.recipes import CLIP_NORM, Job, Recipe, Training
 from bench.report import Table, complaint_in, figure, say, show, write_json
 from bench.texts import SIDES, Texts, training_options
 from bench.workload import FIRST_WORD, Size
@@ -56,13 +55,13 @@ class Task:
 
     def job(self, name: str) -> Job:
         """Returns the job of another toolkit, whose folder has this name."""
-        return Job(self.texts, self.texts.folder / name, self.sentences, self.threads)
+        return Job(self.texts, self.texts.folder / name, self.sentences, self.threads, self.training)
 
 
 def run(given: dict[str, Any]) -> int:
     """Runs the subcommand with its options by name."""
     machine = describe_machine()
-    recipes = [recipe for recipe in chosen(given["peers"]) if _has_recipe(recipe)] if given["peers"] else []
+    recipes = chosen(given["peers"]) if given["peers"] else []
     with tempfile.TemporaryDirectory() as temporary:
         task, words = make_task(given, (given["folder"] or Path(temporary)).resolve())
         environments = (given["peer_env"] or ROOT / ".venv-peers").resolve()
@@ -85,12 +84,6 @@ def run(given: dict[str, Any]) -> int:
     return 0
 
 
-def _has_recipe(recipe: Recipe) -> bool:
-    if recipe.name not in QUALITY_RECIPES:
-        say(f"{recipe.note}: left out, because this measurement has no recipe for it")
-    return recipe.name in QUALITY_RECIPES
-
-
 def make_task(given: Mapping[str, Any], folder: Path) -> tuple[Task, float]:
     """Returns the task and the number of target words (with `</s>`) of its updates; writes files to the folder."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -107,10 +100,8 @@ def make_task(given: Mapping[str, Any], folder: Path) -> tuple[Task, float]:
             lines = (vocabulary.decode(split.pair(index)[side].tolist()) for index in range(len(split)))
             _write(folder / f"{part}.{name}", (" ".join(tokens) for tokens in lines))
     tokenizers = Tokenizers.load(corpus.folder)
-    sides = [
-        _tokens(path, tokenizer)
-        for path, tokenizer in zip(given["test"], (tokenizers.source, tokenizers.target), strict=True)
-    ]
+    both = tokenizers.source, tokenizers.target
+    sides = [_tokens(path, tokenizer) for path, tokenizer in zip(given["test"], both, strict=True)]
     if len(sides[0]) != len(sides[1]):
         raise InputError(f"{given['test'][1]}: {len(sides[1])} lines, but {given['test'][0]} has {len(sides[0])}")
     for name, lines in zip(SIDES, sides, strict=True):
@@ -182,16 +173,13 @@ def _ours(task: Task, number: int, name: str) -> dict[str, Any]:
     return {**figures, "lines_per_second": rate, **_scores(task, name, lines)}
 
 
-def their_training(recipe: Recipe, bin_folder: Path, job: Job, training: Training) -> list[str]:
+def their_training(recipe: Recipe, bin_folder: Path, job: Job) -> list[str]:
     """Returns the command that trains another toolkit. Empties the job's folder and writes the configuration there."""
     shutil.rmtree(job.folder, ignore_errors=True)
     job.folder.mkdir()
-    command = recipe.train_command(bin_folder, job)
-    path = job.folder / "config.yaml"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    QUALITY_RECIPES[recipe.name].settle(config, job, training)
-    path.write_text(json.dumps(config), encoding="utf-8")
-    return command
+    job.config.write_text(json.dumps(recipe.settings(job)), encoding="utf-8")
+    program, *arguments = recipe.train
+    return [str(bin_folder / program), *arguments, str(job.config)]
 
 
 def _translated(
@@ -212,24 +200,27 @@ def _translated(
 
 def _theirs(task: Task, recipe: Recipe, folder: Path) -> dict[str, Any]:
     install(recipe, folder)
-    how = QUALITY_RECIPES[recipe.name]
     job = task.job(recipe.name)
     kept = job.folder / "figures.json"
     if kept.exists():  # from an earlier run in the same folder
         found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
         return found
-    command = their_training(recipe, folder / "bin", job, task.training)
+    command = their_training(recipe, folder / "bin", job)
     began = time.perf_counter()
     said = "\n".join(call(command, recipe.name, task, errors=True))
     seconds = time.perf_counter() - began
-    perplexities = re.findall(how.perplexity, said)
-    parameters = re.findall(how.parameters, said) if how.parameters else [None]
+    perplexities = re.findall(recipe.perplexity, said)
+    parameters = re.findall(recipe.parameters, said) if recipe.parameters else [None]
     if not perplexities or not parameters:
         raise PeerError(f"{recipe.name}: no loss on dev in its log: {complaint_in(said.splitlines())}")
     figures = {"dev_loss": math.log(float(perplexities[-1])), "seconds": seconds}
     figures["parameters"] = parameters[-1] and int(parameters[-1])
-    command_of = partial(how.translate, folder / "bin", job, task.training)
-    lines, figures["lines_per_second"] = _translated(task, recipe.name, command_of, job.output)
+
+    def translation(text: Path) -> list[str]:
+        program, *arguments = recipe.translate(job, text)
+        return [str(folder / "bin" / program), *arguments]
+
+    lines, figures["lines_per_second"] = _translated(task, recipe.name, translation, job.output)
     figures |= _scores(task, recipe.name, lines)
     kept.write_text(json.dumps(figures), encoding="utf-8")
     return figures
@@ -254,10 +245,8 @@ def _scores(task: Task, name: str, lines: Sequence[str]) -> dict[str, Any]:
     if len(lines) != len(task.reference):
         raise PeerError(f"{name}: {len(task.reference)} lines in, {len(lines)} out")
     metric = BLEU(tokenize="none", force=True)
-    return {
-        "bleu": metric.corpus_score(list(lines), [list(task.reference)]).score,
-        "signature": str(metric.get_signature()),
-    }
+    bleu = metric.corpus_score(list(lines), [list(task.reference)])
+    return {"bleu": bleu.score, "signature": str(metric.get_signature())}
 
 
 def quality_table(results: Mapping[str, Any]) -> Table:
@@ -271,15 +260,8 @@ def quality_table(results: Mapping[str, Any]) -> Table:
             table.rows.append([name, "failed", *["-"] * 5])
             continue
         loss = figures["dev_loss"]
-        cells = [figure(figures["bleu"], 2), figure(loss, 3), figure(math.exp(loss), 2)]
-        table.rows.append(
-            [
-                name,
-                *cells,
-                figure(figures["parameters"]),
-                figure(figures["seconds"] / 60, 1),
-                figure(figures["lines_per_second"], 1),
-            ]
-        )
+        cells = [figure(figures["bleu"], 2), figure(loss, 3), figure(math.exp(loss), 2), figure(figures["parameters"])]
+        cells += [figure(figures["seconds"] / 60, 1), figure(figures["lines_per_second"], 1)]
+        table.rows.append([name, *cells])
     table.note = "\n".join(figures["failed"] for figures in results["found"].values() if "failed" in figures)
     return table

@@ -10,8 +10,7 @@ import pytest
 
 from bench import quality
 from bench.cli import main
-from bench.quality_recipes import QUALITY_RECIPES, QualityRecipe, Training
-from bench.recipes import Recipe, recipes
+from bench.recipes import Recipe, Training, recipes
 from nmtalign import Translator
 from nmtalign.data.prepare import prepare
 from nmtalign.sample.sample_corpus import write_sample
@@ -45,19 +44,15 @@ def quality_of(sample, folder, *more):
 def toolkit(tmp_path, monkeypatch):
     """Makes a toolkit that is already installed."""
 
-    def train(folder, job):
-        (job.folder / "config.yaml").write_text("{}")
-        return [sys.executable, "-c", TRAINS]
-
-    def settle(config, job, training):
-        config["updates"] = training.updates
-
-    recipe = Recipe("fake", [], train, "Fake 1")
-    how = QualityRecipe(
-        settle, lambda *_: [sys.executable, "-c", TRANSLATES], r"dev ppl: ([\d.]+)", r"Total params: (\d+)"
+    recipe = Recipe(
+        *("fake", "Fake 1", []),
+        settings=lambda job: {"updates": job.training.updates},
+        train=[sys.executable, "-c", TRAINS],
+        translate=lambda *_: [sys.executable, "-c", TRANSLATES],
+        perplexity=r"dev ppl: ([\d.]+)",
+        parameters=r"Total params: (\d+)",
     )
     monkeypatch.setattr(quality, "chosen", lambda text: [recipe])
-    monkeypatch.setitem(QUALITY_RECIPES, "fake", how)
     folder = tmp_path / "environments" / "fake"
     folder.mkdir(parents=True)
     (folder / "installed").touch()
@@ -103,8 +98,8 @@ def _bleu(sample, lines):
 
 
 def test_one_that_fails_costs_one_line(sample, tmp_path, capsys, monkeypatch, toolkit):
-    broken = dataclasses.replace(QUALITY_RECIPES["fake"], perplexity="nothing like it")
-    monkeypatch.setitem(QUALITY_RECIPES, "fake", broken)
+    broken = dataclasses.replace(toolkit, perplexity="nothing like it")
+    monkeypatch.setattr(quality, "chosen", lambda text: [broken])
     more = ("--peers", "fake", "--peers-only", "--peer-env", str(tmp_path / "environments"), "--words", "1")
     assert quality_of(sample, tmp_path / "work", *more) == 0
     assert "fake: no loss on dev in its log: dev ppl: 4.00" in capsys.readouterr().out
@@ -125,13 +120,15 @@ def test_what_the_others_are_told(tmp_path, sample):
     task, words = quality.make_task(given, tmp_path)
     assert words == pytest.approx(3000, rel=0.2)
     assert len((tmp_path / "test.src").read_text().splitlines()) == 20
-    for name, how in QUALITY_RECIPES.items():
-        job = quality.Job(task.texts, tmp_path / name, 40, 1)
-        job.folder.mkdir()
-        recipes("2.0")[name].train_command(tmp_path, job)
-        config = json.loads((job.folder / "config.yaml").read_text())
-        training = Training(826, 0.002, 3, 5)
-        how.settle(config, job, training)
+    model = task.texts.size.model
+    for name, recipe in recipes("2.0").items():
+        job = dataclasses.replace(task.job(name), training=Training(826, 0.002, 3, 5))
+        quality.their_training(recipe, tmp_path, job)
+        told = job.config.read_text()
+        assert re.search(rf'(dim-rnn|hidden_size)": {model.hidden}\b', told)
+        assert re.search(rf'(dim-emb|embedding_dim|word_vec_size)": {model.embedding}\b', told)
+        assert re.search(r'(mini-batch|batch_size)": 40\b', told)
+        config = json.loads(told)
         settings = config.get("training", config)
         assert settings["learn-rate" if name == "marian" else "learning_rate"] == 0.002
         assert 826 in (settings.get("updates"), settings.get("train_steps"), int(settings.get("after", "0u")[:-1]))
@@ -139,6 +136,6 @@ def test_what_the_others_are_told(tmp_path, sample):
             assert 1 < settings["logging_freq"] < 826
             assert 826 % settings["logging_freq"] == 0
         assert settings["cost-type"] == "ce-mean-words" if name == "marian" else settings["normalization"] == "tokens"
-        command = how.translate(tmp_path, job, training, tmp_path / "test.src")
+        command = recipe.translate(job, tmp_path / "test.src")
         said = " ".join(command) + "".join(path.read_text() for path in job.folder.glob("translate.yaml"))
         assert re.search(r'beam[_-]size"?:? 3\b', said)

@@ -22,13 +22,9 @@ from nmtalign.search.beam_search import BeamSearch, ModelSession, Sources
 from nmtalign.settings.command_settings import TranslateConfig
 
 SMALL = {"hidden": 16, "embedding": 12, "attention_hidden": 10, "maxout": 8}
-OPTIONS = list(
-    itertools.product(
-        ("paper", "cudnn"),
-        ("look-generate-update", "look-update-generate"),
-        (("additive", True), ("additive", False), ("none", True), ("none", False)),
-    )
-)
+CELLS, ORDERS = ("paper", "cudnn"), ("look-generate-update", "look-update-generate")
+ATTENTIONS = (("additive", True), ("additive", False), ("none", True), ("none", False))
+OPTIONS = list(itertools.product(CELLS, ORDERS, ATTENTIONS))
 
 
 def random_model(cell, order, attention, rank=0):
@@ -128,18 +124,8 @@ def test_a_transformer_is_measured_beside_ctranslate2(bench, tmp_path):
         names.insert(1, "ctranslate2-int8")
     result = bench(
         *("translate", "--size", "transformer-tiny", "--vocabulary", 90, "--length", 5, "--sentences", 6),
-        *(
-            "--threads",
-            1,
-            "--repeats",
-            1,
-            "--beam",
-            "1",
-            "--json",
-            tmp_path / "out.json",
-            "--variants",
-            ",".join(names),
-        ),
+        *("--threads", 1, "--repeats", 1, "--beam", "1", "--json", tmp_path / "out.json"),
+        *("--variants", ",".join(names)),
     )
     assert result.returncode == 0, result.stderr
     variants = json.loads((tmp_path / "out.json").read_text())["beams"]["1"]["variants"]

@@ -17,7 +17,7 @@ from bench.memory import peak_memory
 from bench.products import flops_of
 from bench.report import Table, figure, percent, say, show, times, write_json
 from bench.timing import Task, spread, steady, take_turns
-from bench.variants import TITLES, Variant, choose, loss_and_gradients, make_model
+from bench.variants import VARIANTS, Variant, choose, loss_and_gradients, make_model
 from bench.workload import SYSTEM_SIZES, Size, Workload, corpus_workload, random_workload
 from nmtalign.processor import keep_memory
 
@@ -105,12 +105,9 @@ def beside_another(workload: Workload, variant: Variant, threads: int, repeats: 
 
 
 def _rates(workload: Workload, flops: int, seconds: float) -> dict[str, float]:
-    return {
-        "seconds": seconds,
-        "target_words_per_second": workload.target_words / seconds,
-        "sentences_per_second": workload.sentences / seconds,
-        "gflops": flops / seconds / 1e9,
-    }
+    rates = {"target_words_per_second": workload.target_words, "sentences_per_second": workload.sentences}
+    rates |= {"gflops": flops / 1e9}
+    return {"seconds": seconds, **{name: value / seconds for name, value in rates.items()}}
 
 
 def _ratios(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, float | None]]:
@@ -158,7 +155,7 @@ def _main_table(results: dict[str, Any]) -> Table:
         peaks = [figure(peak.get(name)) for name in ("loss_and_gradients", "update")]
         table.rows.append(
             [
-                TITLES[name],
+                VARIANTS[name].title,
                 *(times(ratios[name][loop]) for loop in loops),
                 figure(figures["target_words_per_second"]),
                 f"{percent(figures['spread'])}",

@@ -18,6 +18,7 @@ class Variant:
     """A way to compute the loss; `precision` says with which floor it is compared."""
 
     name: str
+    title: str
     precision: str
     loss: Callable[[TranslationModel, Batch], Tensor]
     default: bool = True
@@ -40,19 +41,12 @@ def _loop(bf16: bool, recompute_keys: bool, model: TranslationModel, batch: Batc
 VARIANTS = {
     variant.name: variant
     for variant in (
-        Variant("ours-bf16", "bf16", partial(_ours, True)),
-        Variant("ours-fp32", "fp32", partial(_ours, False)),
-        Variant("loop-autocast", "bf16", partial(_loop, True, False)),
-        Variant("loop-fp32", "fp32", partial(_loop, False, False)),
-        Variant("loop-keys-each-step", "fp32", partial(_loop, False, True), default=False),
+        Variant("ours-bf16", "ours, bf16", "bf16", partial(_ours, True)),
+        Variant("ours-fp32", "ours, fp32", "fp32", partial(_ours, False)),
+        Variant("loop-autocast", "the loop under bf16 autocast", "bf16", partial(_loop, True, False)),
+        Variant("loop-fp32", "the loop, fp32", "fp32", partial(_loop, False, False)),
+        Variant("loop-keys-each-step", "the loop, keys at each step, fp32", "fp32", partial(_loop, False, True), False),
     )
-}
-TITLES = {
-    "ours-bf16": "ours, bf16",
-    "ours-fp32": "ours, fp32",
-    "loop-autocast": "the loop under bf16 autocast",
-    "loop-fp32": "the loop, fp32",
-    "loop-keys-each-step": "the loop, keys at each step, fp32",
 }
 
 

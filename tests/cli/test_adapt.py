@@ -51,9 +51,8 @@ def test_another_corpus_has_the_same_words(base, tmp_path):
     first, news = Corpus.open(base / "data"), Corpus.open(tmp_path / "news")
     assert news.source_vocabulary == first.source_vocabulary
     assert news.target_vocabulary == first.target_vocabulary
-    assert {name: news.settings[name] for name in ("vocabulary", "size", "shortlist", "min_count")} == {
-        name: first.settings[name] for name in ("vocabulary", "size", "shortlist", "min_count")
-    }
+    names = ("vocabulary", "size", "shortlist", "min_count")
+    assert [news.settings[name] for name in names] == [first.settings[name] for name in names]
     for name in ("source.vocabulary.txt", "target.vocabulary.txt", *first.tokenizers.files()):
         assert (tmp_path / "news" / name).read_bytes() == (base / "data" / name).read_bytes()
     tokenizers = Tokenizers.load(base / "model")
@@ -94,9 +93,8 @@ def test_an_exported_model_begins_a_training_but_is_not_resumed(base, tmp_path, 
             api.train(tmp_path / "news", slim, max_updates=2, **budget, **QUICK)
     api.train(tmp_path / "news", tmp_path / "m", max_updates=1, learning_rate=1e-60, init_from=slim, **QUICK)
     expected = load_tensors(slim / "best.safetensors")[0]
-    assert all(
-        torch.equal(tensor, expected[name]) for name, tensor in load_tensors(tmp_path / "m/last.safetensors")[0].items()
-    )
+    trained = load_tensors(tmp_path / "m/last.safetensors")[0]
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in trained.items())
 
 
 def test_soft_attention_continues_as_marginal(base, tmp_path):

@@ -39,9 +39,8 @@ def folder(tmp_path: Path) -> Path:
     with gzip.open(tmp_path / "links.gz", "wt") as stream:
         stream.write(LINKS)
     with AlignmentWriter(tmp_path / "a.h5", {"links_method": "argmax", "model_hash": "0123456789abcdef"}) as writer:
-        for source, target, found in zip(
-            ["a b c d", "e", "f g h"], ["a b c d", "e f", "g h"], [[0, 2, 1, 3], [0, 1], [1, 1]], strict=True
-        ):
+        links = [[0, 2, 1, 3], [0, 1], [1, 1]]
+        for source, target, found in zip(["a b c d", "e", "f g h"], ["a b c d", "e f", "g h"], links, strict=True):
             weights = np.zeros((len(target.split()) + 1, len(source.split()) + 1))
             weights[range(len(found)), found] = 0.6
             weights[:, -1] += 1 - weights.sum(axis=1)
@@ -164,40 +163,6 @@ def test_hints(aer: Run, folder: Path) -> None:
         assert f"{note}; {fix}" in aer("far", *arguments)[2]
     assert "with source and target exchanged" not in aer("far", "near", "--reverse-gold")[2]
     assert aer("far", "near", "-q")[2] == ""
-
-
-MISTAKES = [
-    (("links",), 2, "nmtalign aer LINKS GOLD"),
-    (("-", "-"), 2, "standard input (-) is given more than once"),
-    (("links", "gold", "--gold-base", "2"), 2, "--gold-base"),
-    (("links", "gold", "--links-base", "1"), 3, "links: line 1: '0-0' has a position 0"),
-    (("links", "gold", "--gold-base", "1"), 3, "gold: line 1: '0-0' has a position 0"),
-    (("a.h5", "gold", "--links-base", "1"), 2, "count from 0; leave --links-base out"),
-    (("short", "gold"), 3, "short: has no line 3, but gold has 3 lines"),
-    (("links", "short"), 3, "short: has no line 3"),
-    (("links", "gold", "-s", "short"), 3, "short: has no line 3"),
-    (("links", "long.wpt"), 3, "long.wpt: a link of sentence 4, but links has 3 lines"),
-    (("odd", "gold"), 3, "odd: line 2: '1:1' is not a link"),
-    (("links", "odd"), 3, "odd: line 2: '1:1' is not a link"),
-    (("links", "gold", "-s", "out.fr", "-t", "in.en"), 3, "gold: line 2: link 0-1 (counted from 0) points outside"),
-    (("from1", "numbered", "-s", "in.en"), 3, "from1: line 1: link 4-4 (counted from 0) points outside"),
-    (("links", "latin"), 3, "latin: line 1: not UTF-8"),
-    (("links", "gold", "--by-length"), 2, "no such option: --by-length; it was removed after version 0.2"),
-    (("cut.h5", "gold"), 4, "cut.h5: damaged"),
-    (("a.h5", "gold", "--links-method", "argmax"), 2, "no such option: --links-method; align again with"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "code", "message"), MISTAKES)
-def test_mistakes_are_one_line(aer: Run, folder: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
-    (folder / "short").write_text("0-0\n\n")
-    (folder / "odd").write_text("0-0\n1:1\n\n")
-    (folder / "long.wpt").write_text("1 1 1\n4 1 1\n")
-    (folder / "latin").write_bytes(b"\xff\n")
-    (folder / "cut.h5").write_bytes((folder / "a.h5").read_bytes()[:900])
-    ended, out, err = aer(*arguments)
-    assert message in err
-    assert (ended, out, err.count("\n")) == (code, "", 1)
 
 
 def test_links_from_a_pipe_and_gold_of_the_workspace(folder: Path, aer: Run) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers.command_line import command, run_nmtalign
-from helpers.commands import Inside, Run
+from helpers.commands import Inside
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.link_files import parse_links
@@ -78,9 +78,8 @@ def test_a_file_is_completed_although_the_reader_of_the_links_has_gone(tmp_path:
 
 
 def test_without_arguments_it_aligns_the_test_set_of_the_workspace(texts: Path, model: Path, align: Inside) -> None:
-    (texts / "nmtalign.toml").write_text(
-        f'model = "{model}"\n[corpus]\ntest = ["in.en", "out.fr"]\n[align]\nalignment_type = "float32"\n'
-    )
+    settings = '[corpus]\ntest = ["in.en", "out.fr"]\n[align]\nalignment_type = "float32"\n'
+    (texts / "nmtalign.toml").write_text(f'model = "{model}"\n{settings}')
     done = align("--quiet")
     assert (done.stdout, done.stderr) == (b"", b"")
     assert AlignmentFile(texts / "alignments.h5").info()["weights"] == "float32"
@@ -109,26 +108,3 @@ def test_empty_input(tmp_path: Path, model: Path, align: Inside) -> None:
     done = align("none", "none", "-m", model, "--pharaoh", "-o", "a.h5")
     assert done.stdout == b""
     assert len(AlignmentFile(tmp_path / "a.h5")) == 0
-
-
-MISTAKES = [
-    (("in.en", "short.fr"), 3, "short.fr: has no line 2"),
-    (("in.en",), 2, "SRC TGT"),
-    ((), 2, "no pairs to align"),
-    (("-", "-"), 2, "standard input (-) is given more than once"),
-    (("in.en", "out.fr", "-o", "-"), 2, "-o -: standard output is not possible here"),
-    (("in.en", "out.fr", "-o", "in.en/a.h5"), 2, "in.en: is a file; give the name of a folder"),
-    (("in.en", "out.fr", "--gold", "links.gold"), 2, "--gold; compare with gold links: `nmtalign aer FILE.h5 GOLD`"),
-    (("in.en", "out.fr", "-m", "blind"), 2, "blind: this model has no attention, so it cannot align"),
-]
-
-
-def test_mistakes_are_one_line_and_leave_no_file(texts: Path, model: Path, blind_model: Path, here: Run) -> None:
-    (texts / "short.fr").write_text("le\n")
-    (texts / "blind").symlink_to(blind_model)
-    for arguments, code, message in MISTAKES:
-        given = [] if "-m" in arguments else ["-m", model]
-        ended, out, err = here("align", *given, *arguments)
-        assert message in err
-        assert (ended, out, err.count("\n")) == (code, "", 1)
-        assert not list(texts.glob("*.h5*")) + list(texts.glob(".*"))

@@ -73,17 +73,11 @@ def test_completion_knows_commands_and_settings(nmtalign, monkeypatch):
 
 def run_in_shell(command, folder, limit="", **environment):
     """The outcome of a command line after `nmtalign`; the environment has only the given locale settings."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("LC_", "LANG", "PYTHON")) and name not in ("NO_COLOR", "FORCE_COLOR")
-    }
-    return subprocess.run(
-        ["sh", "-c", f'{limit} exec "$0" -m nmtalign {command}', sys.executable],
-        env={**kept, "PYTHONPATH": str(Path(__file__).parents[2]), **environment},
-        cwd=folder,
-        capture_output=True,
-    )
+    ours = ("LC_", "LANG", "PYTHON", "NO_COLOR", "FORCE_COLOR")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    variables = {**kept, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
+    call = ["sh", "-c", f'{limit} exec "$0" -m nmtalign {command}', sys.executable]
+    return subprocess.run(call, env=variables, cwd=folder, capture_output=True)
 
 
 @pytest.fixture(scope="module")
@@ -235,9 +229,8 @@ def test_a_lack_of_memory_is_one_line_wherever_it_shows(error, monkeypatch, caps
 def test_nothing_but_models_needs_torch_and_only_pictures_matplotlib(tmp_path, random_model):
     for direction, words in (("en-fr", ("a", "b")), ("fr-en", ("u", "v"))):
         with AlignmentWriter(tmp_path / f"{direction}.h5", {"model_hash": "abc", "direction": direction}) as file:
-            add(
-                file, words, ["u", "v"] if words[0] == "a" else ["a", "b"], np.full((3, 3), 1 / 3), -1.0, links=[(0, 1)]
-            )
+            others = ["u", "v"] if words[0] == "a" else ["a", "b"]
+            add(file, words, others, np.full((3, 3), 1 / 3), -1.0, links=[(0, 1)])
     (tmp_path / "gold").write_text("1-0\n")
     (tmp_path / "links").write_text("0-1\n")
     (tmp_path / "b.en").write_text("a b\n")
@@ -262,7 +255,5 @@ def test_nothing_but_models_needs_torch_and_only_pictures_matplotlib(tmp_path, r
         "import nmtalign; from nmtalign.cli.app import run; next(nmtalign.align('aligner', [('a b', 'u v')])); "
         "sys.exit(sum(run(shlex.split(one)) for one in sys.argv[1:]))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *commands], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code, *commands], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -17,9 +17,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bytes")
     for side, name in enumerate(("text.ru", "text.fr")):
         (folder / name).write_text("".join(f"{pair[side]}\n" for pair in PAIRS * 5), "utf-8")
-    api.prepare(
-        folder / "text.ru", folder / "text.fr", folder / "data", languages=("ru", "fr"), vocabulary="bytes", workers=1
-    )
+    texts = folder / "text.ru", folder / "text.fr"
+    api.prepare(*texts, folder / "data", languages=("ru", "fr"), vocabulary="bytes", workers=1)
     options = {"max_updates": 4, "epochs": 0, "batch_size": 200, "device": "cpu", "threads": 1}
     api.train(folder / "data", folder / "model", preset="tiny", **options, **SIZES)
     return folder
@@ -48,9 +47,8 @@ def test_alignments_and_scores_are_of_words(folder, nmtalign):
     with AlignmentFile(folder / "words.h5") as file:
         record = next(iter(file.links()))
     assert (record.source, record.target) == (("Жук", "ест", "3.5"), ("Un", "😀", "mange"))
-    plain, split = (
-        nmtalign("align", *texts, "-m", "model", "--pharaoh", *more, cwd=folder) for more in ([], ["--tokenized"])
-    )
+    given = ("align", *texts, "-m", "model", "--pharaoh")
+    plain, split = (nmtalign(*given, *more, cwd=folder) for more in ([], ["--tokenized"]))
     assert plain.stdout == split.stdout
     assert b"unknown" not in plain.stderr + split.stderr
     exported = nmtalign("export", "words.h5", "--format", "json", cwd=folder).stdout.decode().splitlines()
@@ -60,16 +58,6 @@ def test_alignments_and_scores_are_of_words(folder, nmtalign):
     refused = nmtalign("translate", "-m", "model", "--lexicon", "lexicon", stdin=b"a\n", cwd=folder, check=False)
     assert refused.returncode == 2
     assert "--lexicon lexicon: this model writes bytes" in refused.stderr.decode()
-
-
-def test_a_forced_translation_has_the_score_of_the_search(folder):
-    # Tokens, because bytes that are not UTF-8 would become U+FFFD.
-    translator = api.Translator.load(folder / "model", beam=3, tokenized=True)
-    found = list(translator.translate(["▁ <D0> <96> ▁ a", "▁ <E4> <BD> <A0>"]))
-    scored = list(api.score_pairs(translator, [(one.source, one.text) for one in found]))
-    assert [one.target_tokens for one in scored] == [tuple(one.tokens) for one in found]
-    assert [one.log_prob for one in scored] == pytest.approx([one.log_prob for one in found], abs=1e-4)
-    assert all(one.tokens and not one.source_unknown for one in found)
 
 
 def test_required_phrases_and_replaced_words_are_text(folder, nmtalign):

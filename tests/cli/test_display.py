@@ -19,19 +19,9 @@ SENTENCE = "Der alte Mann mit dem langen weißen Bart sitzt auf einer Bank im Pa
 
 
 def underway(**changes):
-    values = {
-        "loss": 2.0,
-        "loss_sentence": 40.0,
-        "perplexity": 7.39,
-        "source_words_per_second": 123456.7,
-        "target_words_per_second": 134567.8,
-        "gradient_norm": 1.25,
-        "learning_rate": 0.00034,
-        "padding": 0.1,
-        "done": 0.43,
-        "seconds_left": 68.0,
-        "skipped": 0,
-    }
+    values = {"loss": 2.0, "loss_sentence": 40.0, "perplexity": 7.39, "gradient_norm": 1.25, "learning_rate": 0.00034}
+    values |= {"source_words_per_second": 123456.7, "target_words_per_second": 134567.8, "padding": 0.1}
+    values |= {"done": 0.43, "seconds_left": 68.0, "skipped": 0}
     return Underway(*AT, **values | changes)
 
 
@@ -100,9 +90,8 @@ def test_quiet_shows_only_damage(clock, capsys):
     with TrainingDisplay(Path("model"), quiet=True) as display:
         for event in (STARTED, underway(), Noticed(*AT, "x"), Damaged(*AT, "a: damaged")):
             display.take(event)
-    assert capsys.readouterr().err.splitlines() == [
-        "nmtalign: a: damaged; resuming from the checkpoint before it, update 1234567"
-    ]
+    message = "nmtalign: a: damaged; resuming from the checkpoint before it, update 1234567"
+    assert capsys.readouterr().err.splitlines() == [message]
 
 
 def drawn(display, width, height):

@@ -30,19 +30,3 @@ def test_every_format(run: Run, tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     assert run("a.h5", "--format", "json", "-o", "a.json.gz") == (0, "", "nmtalign: wrote a.json.gz\n")
     assert run("a.h5", "-o", "a.txt", "-q") == (0, "", "")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("a.h5", "--format", "numpy"), 2, "numpy"),
-        (("a.h5", "--weights", "int8"), 2, "a.h5: is no model directory; leave out --weights"),
-        (("b.h5",), 4, "b.h5: no such file"),
-        (("a.h5", "-o", "a.h5/links"), 2, "a.h5: is a file; give the name of a folder"),
-    ],
-)
-def test_mistakes_are_one_line(run: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str) -> None:
-    found, out, err = run(*arguments)
-    assert (found, out, err.count("\n")) == (code, "", 1)
-    assert message in err
-    assert [path.name for path in tmp_path.iterdir()] == ["a.h5"]

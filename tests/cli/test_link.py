@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from helpers.command_line import run_nmtalign
-from helpers.commands import run
 
 import nmtalign
 from nmtalign.alignment import linking
@@ -122,26 +121,6 @@ def test_the_folder_aligns_other_pairs_in_both_directions(linked: tuple[Path, by
     assert from_python.encode() == new.stdout
     described = run_nmtalign("info", "aligner", cwd=folder)
     assert b"word aligner" in described.stdout
-
-
-OF_MODELS = [
-    (("align", "new.en", "new.fr", "-m", "aligner", "--reading", "shifted"), "has no attention weights"),
-    (("align", "new.en", "new.fr", "-m", "aligner", "-m", "aligner"), "has both directions"),
-    (("translate", "new.en", "-m", "aligner"), "aligner: no nmtalign model here (no config.json), but a folder with"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), OF_MODELS)
-def test_what_needs_another_model_is_one_line(
-    linked: tuple[Path, bytes], arguments: tuple[str, ...], message: str
-) -> None:
-    folder, _ = linked
-    for language in ("en", "fr"):
-        (folder / f"new.{language}").write_text("word\n")
-    done = run(folder, *arguments)
-    assert done.returncode in (2, 4)
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 def test_files_with_scores_are_files_of_links(linked: tuple[Path, bytes]) -> None:
@@ -349,29 +328,3 @@ def test_a_text_without_spaces_between_words_is_warned_of_once(tmp_path: Path, l
         command, text = shlex.split(notes[0].rpartition("with ")[2]), "我喜\nที่นี่\n".encode()
         made = subprocess.run(command, input=text, capture_output=True, env={"LC_ALL": "C", "PATH": os.environ["PATH"]})
         assert made.stdout.decode() == "我 喜\nที่ นี่\n"
-
-
-MISTAKES = [
-    (("train.en", "short.fr"), 3, "short.fr: has no line 2, but train.en has 45 lines"),
-    (("missing.en", "train.fr"), 3, "missing.en: cannot read: No such file or directory"),
-    (("empty", "empty"), 3, "empty and empty: no lines; give files with text"),
-    (("train.en", "-"), 2, "standard input: is no file, and texts are read several times"),
-    (("train.en", "train.fr", "-o", "train.en"), 2, "train.en: is a file; give the name of a folder"),
-    (("train.en", "train.fr", "-o", "."), 2, ".: has files that are not of nmtalign link; give another folder with -o"),
-    (("dev.en", "dev.fr"), 2, "aligner: has the links of other texts (train.en and train.fr)"),
-    (("train.en", "train.fr"), 2, "aligner: has links made with other settings: learn_from was 50, is 0"),
-    (("train.en", "train.fr", "--max-time", "1m"), 2, "--max-time; give --learn-from N; the time grows with N"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "code", "message"), MISTAKES)
-def test_a_mistake_is_one_line(linked: tuple[Path, bytes], arguments: tuple[str, ...], code: int, message: str) -> None:
-    folder, _ = linked
-    (folder / "short.fr").write_text("un\n")
-    (folder / "empty").write_bytes(b"")
-    own = ("-o", "new") if code == 3 else ()
-    done = run(folder, "link", "--set", "threads=1", *arguments, *own)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    LinkRun(folder / "dev.en", folder / "dev.fr", folder / "new")  # the folder of a failed run is free for other texts

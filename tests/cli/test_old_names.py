@@ -49,29 +49,6 @@ def test_options_work_with_a_note_that_names_the_new_ones(monkeypatch, tmp_path,
     assert shown.count("# --set\n") == new.count("--set")
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("translate --which last", "-m MODEL/last.safetensors"),
-        ("align --which last", "-m MODEL/last.safetensors"),
-        ("serve --which=last", "-m MODEL/last.safetensors"),
-        ("translate --prefix-file a", '"prefix": '),
-        ("score --by-place", "it was removed after version 0.2; leave it out"),
-        ("train --optimizer-delay 4", "nmtalign calls it --set accumulate="),
-        ("translate --report_align", "nmtalign calls it --alignment"),
-        ("reproduce --threads 2", "set it in section [train] of nmtalign.toml"),
-        ("score-pairs -m a", "give nmtalign translate SOURCE --target TARGET"),
-        ("explain -s text", "the live page translates any sentence: leave out -s"),
-        ("lexicon a b --links c", "`nmtalign lexicon --links` is gone: `nmtalign link SRC TGT -o FOLDER` learns "),
-        ("lexicon data", "`nmtalign lexicon` of anything but two texts is gone: "),
-    ],
-)
-def test_what_has_no_replacement_is_one_line_that_says_what_to_do(tmp_path, command, words):
-    done = run(tmp_path, *command.split())
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert words in done.stderr
-
-
 @pytest.mark.parametrize("old", _OPTIONS)
 def test_no_replacement_is_dead(old):
     command, option = old.split()

@@ -25,20 +25,11 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ("--hours 5 --words 1e6", "does not go with --hours 5"),
-        ("--hours 0", "--hours 0: must be greater than 0"),
-        ("--systems spell", "--systems spell: unknown; give all, none, or some of rnnsearch,"),
-        ("-o .", ".: has files that are not of nmtalign reproduce; give another folder with -o"),
-    ],
-)
-def test_a_mistake_is_one_line(folder, arguments, complaint):
+def test_a_folder_with_other_files_is_refused(folder):
     before = sorted(folder.iterdir())
-    done = run(folder, "reproduce", *arguments.split())
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert complaint in done.stderr
+    done = run(folder, "reproduce", "-o", ".")
+    message = ".: has files that are not of nmtalign reproduce; give another folder with -o"
+    assert (done.returncode, done.stderr) == (2, f"nmtalign: error: {message}\n")
     assert sorted(folder.iterdir()) == before
 
 
@@ -46,7 +37,6 @@ def test_ctrl_c_saves_and_the_same_command_resumes(folder):
     forks = {CODE: f"from nmtalign.reproduction import steps; steps.NMTALIGN = {command()}"}
     call, environment = command("reproduce", *QUICK, "--hours", "1"), {**os.environ, **forks}
     with subprocess.Popen(call, stderr=subprocess.PIPE, text=True, env=environment, cwd=folder) as running:
-        assert running.stderr is not None
         for line in running.stderr:
             if "training:" in line:
                 break

@@ -75,9 +75,8 @@ def test_a_pipe_has_no_blocks_but_a_file_on_stdin_has(random_model, texts) -> No
     arguments = "translate", "-m", random_model, "--shard", "1/3", "-q"
     done = run_nmtalign(*arguments, cwd=texts, stdin=b"the fox\n")
     assert done.returncode == 2
-    assert done.stderr.decode().splitlines() == [
-        "nmtalign: error: standard input: a shard needs a regular file, because its lines are counted first"
-    ]
+    message = "standard input: a shard needs a regular file, because its lines are counted first"
+    assert done.stderr.decode().splitlines() == [f"nmtalign: error: {message}"]
     assert run_nmtalign(*arguments, texts / "in.en", cwd=texts).stdout.count(b"\n") == 3
 
 

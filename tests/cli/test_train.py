@@ -52,9 +52,8 @@ def test_bare_in_a_workspace_and_again(nmtalign, workspace):
 
 def test_flags_alone_and_quiet(nmtalign, workspace):
     (workspace / "nmtalign.toml").unlink()
-    result = nmtalign(
-        "train", "data", "-o", "folder with spaces/m", "--preset", "tiny", *QUICK, "--max-updates", "3", "--quiet"
-    )
+    quick = ("--preset", "tiny", *QUICK, "--max-updates", "3", "--quiet")
+    result = nmtalign("train", "data", "-o", "folder with spaces/m", *quick)
     assert (result.stdout, result.stderr) == (b"", b"")
     settings = json.loads((workspace / "folder with spaces/m/config.json").read_text())
     assert settings["model"]["hidden"] == 16
@@ -96,9 +95,8 @@ def test_a_training_that_has_diverged_is_not_advised_to_continue(nmtalign, works
     for lines in (first, again):
         assert not any("to continue" in line or "next: nmtalign translate" in line for line in lines)
     assert events(workspace / "model")[-1]["diverged"]
-    assert ["ended", "20", "updates,", "diverged"] in [
-        line.split() for line in nmtalign("view", "model").stdout.decode().splitlines()
-    ]
+    shown = nmtalign("view", "model").stdout.decode()
+    assert ["ended", "20", "updates,", "diverged"] in [line.split() for line in shown.splitlines()]
 
 
 def test_how_a_training_that_stopped_early_goes_on_is_said_and_works(nmtalign, workspace):

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from helpers.commands import Inside
 
-from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.processor import fastest_precision
 
 
@@ -69,32 +68,13 @@ def test_files_in_and_file_out(random_model: Path, tmp_path: Path, inside: Insid
     assert out[0] == first[0]
 
 
-def test_without_arguments_it_aligns_the_test_set_of_the_workspace(
-    random_model: Path, tmp_path: Path, inside: Inside
-) -> None:
+def test_the_workspace_names_the_model_and_has_settings(random_model: Path, tmp_path: Path, inside: Inside) -> None:
     (tmp_path / "nmtalign.toml").write_text(f'model = "{random_model}"\n[translate]\nbeam = 2\nn_best = 2\n')
     assert len(lines_of(inside(text=b"the fox\n"))) == 2
     assert len(lines_of(inside("--n-best", 1, text=b"the fox\n"))) == 1
     done = inside("--n-best", 3, text=b"the fox\n")
     assert done.returncode == 2
     assert b"--n-best 3 does not go with nmtalign.toml: [translate] beam = 2: a search finds at most" in done.stderr
-
-
-def test_n_best_lists(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    text = b"the fox\n\na ||| boat\n"
-    out = lines_of(inside("-m", random_model, "--beam", 4, "--n-best", 3, text=text))
-    fields = [line.split(" ||| ") for line in out]
-    assert [field[0] for field in fields] == ["0", "0", "0", "1", "2", "2", "2"]
-    assert fields[3] == ["1", "", "LogProb= 0.000000 Length= 1", "0.000000"]
-    for _, _, features, score in fields:
-        _, log_prob, _, length = features.split()
-        assert float(score) == pytest.approx(float(log_prob) / int(length), abs=1e-5)
-    done = inside("-m", random_model, "--beam", 4, "--n-best", 3, "--format", "json", text=text)
-    objects = [json.loads(line) for line in lines_of(done)]
-    assert [found["id"] for found in objects] == [0, 1, 2]
-    assert [found["source"] for found in objects] == ["the fox", "", "a ||| boat"]
-    assert [entry["translation"] for found in objects for entry in found["n_best"]] == [field[1] for field in fields]
-    assert objects[0]["n_best"][0]["score"] == objects[0]["score"] == pytest.approx(float(fields[0][3]))
 
 
 def test_no_input_and_no_model(random_model: Path, tmp_path: Path, inside: Inside) -> None:
@@ -104,6 +84,7 @@ def test_no_input_and_no_model(random_model: Path, tmp_path: Path, inside: Insid
     for arguments, code in (((random_model, "missing.en"), 3), (("nowhere", "-"), 4)):
         done = inside("-o", "out.fr", "-m", *arguments)
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (code, b"", 1)
+    assert b"model: no nmtalign model here (no config.json); name one with -m" in inside("-").stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -129,49 +110,3 @@ def test_objects_in_and_out(random_model: Path, tmp_path: Path, inside: Inside) 
     assert b"text: line 4: not JSON" in done.stderr
     assert done.stderr.endswith(b"; out.fr.partial contains 3 lines; --resume continues after them\n")
     assert (tmp_path / "out.fr.partial").read_text().split("\n")[:-1] == plain
-
-
-def test_paragraphs_are_translated_sentence_by_sentence(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    sentences = ["The fox sees a boat. ", "A red boat sees the fox! ", "A fox."]
-    text = ("".join(sentences) + "\n\nthe fox\n").encode()
-    split = ["-m", random_model, "--beam", 3, "--split-sentences"]
-    done = inside(*split, text=text)
-    whole, blank, one = lines_of(done)
-    parts = lines_of(inside("-m", random_model, "--beam", 3, text="\n".join(sentences).encode()))
-    assert whole == " ".join(part for part in parts if part)
-    assert [blank, one] == ["", lines_of(inside("-m", random_model, "--beam", 3, text=b"the fox\n"))[0]]
-    assert done.stderr.count(b"\n") == 1  # the summary
-    listed = lines_of(inside(*split, "--n-best", 2, "--alignment", "hard", "--set", "word_scores=true", text=text))
-    assert [line.split(" ||| ")[0] for line in listed] == ["0", "0", "1", "2", "2"]
-    assert listed[0].split(" ||| ")[1] == whole
-    json_options = ["--format", "json", "--alignment", "soft", "--save-alignments", "a.h5"]
-    found = json.loads(lines_of(inside(*split, *json_options, text=text))[0])
-    assert (found["translation"], found["pieces"]) == (whole, 3)
-    assert len(found["alignment"]) == len(found["tokens"]) + 1
-    assert {len(row) for row in found["alignment"]} == {len(found["source_tokens"]) + 1}
-    with AlignmentFile(tmp_path / "a.h5") as file:
-        assert len(file) == 3
-        assert list(file[0].source) == found["source_tokens"]
-        assert list(file[0].target) == found["tokens"]
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (["--glossary", "none.tsv"], 3, "none.tsv: cannot read: No such file or directory"),
-        (["--glossary", "wrong.tsv"], 3, "wrong.tsv: line 2: has an empty side or not one tab; write a term"),
-        (["--glossary", "-"], 2, "standard input (-) is given more than once"),
-        (["--lexicon", "-", "--replace-unk"], 2, "standard input (-) is given more than once"),
-        (["--glossary", "wrong.tsv", "--set", "sample=true"], 2, "a sample cannot be made to contain given phrases"),
-        (["--split-sentences", "--tokenized"], 2, "tokenised text is not split; give raw text"),
-    ],
-)
-def test_wrong_uses_of_glossaries_and_sentences(
-    random_model: Path, tmp_path: Path, inside: Inside, options: list[str], code: int, message: str
-) -> None:
-    (tmp_path / "wrong.tsv").write_text("a\tb\nno tab\n")
-    done = inside("-m", random_model, *options, *(["-"] if "-" in options else []), text=b"the fox\n")
-    assert (done.returncode, done.stdout) == (code, b"")
-    (line,) = done.stderr.decode().splitlines()
-    assert line.startswith("nmtalign: ")
-    assert message in line

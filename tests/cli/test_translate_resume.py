@@ -23,9 +23,8 @@ FORMATS = [(), ("--n-best", "3"), ("--set", "sample=true")]
 def text_of(lines: int) -> bytes:
     """Lines of 0 to 9 words, the same at every call."""
     generator = random.Random(lines)
-    return b"".join(
-        " ".join(generator.choices(WORDS, k=generator.randrange(10))).encode() + b"\n" for _ in range(lines)
-    )
+    texts = (" ".join(generator.choices(WORDS, k=generator.randrange(10))) for _ in range(lines))
+    return "".join(f"{text}\n" for text in texts).encode()
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form[0].strip("-") if form else "text")
@@ -75,10 +74,8 @@ def test_a_resumed_file_has_to_fit(random_model: Path, tmp_path: Path, inside: I
     (tmp_path / "none.en").write_text("")
     unfinished(*arguments, "in.en")
     done = inside(*arguments, "--resume", "none.en")
-    assert (done.returncode, b"none.en: has 0 lines, and the output has 1; give the input that" in done.stderr) == (
-        3,
-        True,
-    )
+    assert done.returncode == 3
+    assert b"none.en: has 0 lines, and the output has 1; give the input that" in done.stderr
     done = inside(*arguments, "--resume", "--beam", 2, "in.en")
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert b"out.fr.partial: was begun with options.beam = 1, and now it is 2; " in done.stderr
@@ -120,29 +117,11 @@ def wait_for(path: Path, size: int) -> None:
     raise AssertionError(f"{path} has not come to {size} bytes")
 
 
-def test_killed_and_resumed(random_model: Path, tmp_path: Path, inside: Inside, process: Start) -> None:
-    """A run that is killed and resumed ends as one that was never interrupted."""
-    arguments = ("-m", random_model, "--beam", 3, "--n-best", 2)
-    (tmp_path / "in.en").write_bytes(text_of(600))
-    with process(*arguments, "-o", "out.fr", "in.en") as run:
-        wait_for(tmp_path / "out.fr.partial", 5000)
-        run.kill()
-        run.communicate()
-    assert run.returncode == -signal.SIGKILL
-    assert not (tmp_path / "out.fr").exists()
-    assert inside(*arguments, "-o", "out.fr", "--resume", "in.en").returncode == 0
-    assert not (tmp_path / "out.fr.partial").exists()
-    assert inside(*arguments, "-o", "whole.fr", "in.en").returncode == 0
-    assert_same_lines((tmp_path / "out.fr").read_text(), (tmp_path / "whole.fr").read_text())
-
-
 def test_ended_by_sigterm_and_resumed_from_a_pipe(
     random_model: Path, tmp_path: Path, inside: Inside, process: Start
 ) -> None:
     arguments, text = ("-m", random_model, "--beam", 2, "--format", "json"), text_of(50)
     with process(*arguments, "-o", "out.fr", "-") as run:
-        assert run.stdin is not None
-        assert run.stderr is not None
         run.stdin.write(text)
         run.stdin.flush()  # and it stays open
         wait_for(tmp_path / "out.fr.partial", 1)
@@ -152,10 +131,8 @@ def test_ended_by_sigterm_and_resumed_from_a_pipe(
     left = (tmp_path / "out.fr.partial").read_bytes()
     assert left.endswith(b"\n")
     count = left.count(b"\n")
-    assert told == (
-        f"nmtalign: error: ended by SIGTERM; out.fr.partial contains {counted(count, 'line')}; "
-        "--resume continues after them\n"
-    )
+    rest = f"out.fr.partial contains {counted(count, 'line')}; --resume continues after them\n"
+    assert told == f"nmtalign: error: ended by SIGTERM; {rest}"
     assert [json.loads(line)["id"] for line in left.splitlines()] == list(range(count))
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(text,))

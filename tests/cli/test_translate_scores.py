@@ -39,9 +39,8 @@ def test_a_number_per_line_and_a_summary(scores: Scores, inside: Inside, tmp_pat
     told = f"nmtalign: 4 pairs, 12 target tokens with </s>: log-probability {sum(numbers) / 12:.4f} per token, "
     assert (done.stdout, done.stderr.decode()[: len(told)]) == (b"", told)  # 7, 2 and no words, a `</s>` each
     assert [float(line) for line in gzip.decompress((tmp_path / "scores.gz").read_bytes()).split()] == numbers
-    piped = run_nmtalign(
-        "translate", "-m", random_model, "--target", "out.fr", "-q", cwd=tmp_path, stdin=SOURCE.encode()
-    )
+    given = ("-m", random_model, "--target", "out.fr", "-q")
+    piped = run_nmtalign("translate", *given, cwd=tmp_path, stdin=SOURCE.encode())
     assert [float(line) for line in piped.stdout.splitlines()] == pytest.approx(numbers, abs=1e-5)
 
 
@@ -94,38 +93,3 @@ def test_lists_are_written_back_with_a_feature(scores: Scores, tmp_path: Path) -
     assert [line.split(" ||| ")[0] for line in best] == ["0", "0", "2", "3"]
     totals = [float(line.split(" ||| ")[3]) for line in best]
     assert totals[:2] == pytest.approx(sorted(features[:2], reverse=True), abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("--target", "short.fr"), 3, "short.fr: has no line 2, but in.en has 4 lines"),
-        (("-", "--target", "out.fr"), 2, "out.fr: is scored with one source text; 2 are given"),
-        (("--target", "-", "--set", "glossary=-"), 2, "standard input (-) is given more than once"),
-        (("--target", "out.fr", "--rescore"), 2, "--rescore sorts an n-best list: give --n-best-list FILE"),
-        (("--target", "out.fr", "--n-best-list", "list"), 2, "--target scores given translations; leave out --n-best-"),
-        (("--target", "out.fr", "--resume"), 2, "--target scores given translations; leave out --resume"),
-        (("--target", "out.fr", "--set", "input_format=json"), 2, "is scored with plain text; leave out input_format"),
-        (("--n-best-list", "list", "--format", "json"), 2, "leave out --format json"),
-        (("--n-best-list", "out.fr"), 3, "out.fr: line 1: not a line of an n-best list"),
-        (("--n-best-list", "far"), 3, "far: line 2: id 4 needs line 5 of in.en, which has 4 lines"),
-    ],
-)
-def test_mistakes_are_one_line_and_leave_no_file(
-    scores: Scores,
-    inside: Inside,
-    tmp_path: Path,
-    random_model: Path,
-    arguments: tuple[str, ...],
-    code: int,
-    message: str,
-) -> None:
-    (tmp_path / "short.fr").write_text("le\n")
-    (tmp_path / "list").write_text("0 ||| un ||| a= 1 ||| 2\n2 ||| un ||| a= 1 ||| 2\n")
-    (tmp_path / "far").write_text("0 ||| un\n4 ||| un\n")
-    before = sorted(path.name for path in tmp_path.iterdir())
-    output = () if "-o" in arguments else ("-o", "scores")
-    done = inside("-m", random_model, "in.en", *output, *arguments)
-    assert message in done.stderr.decode()
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (code, b"", 1)
-    assert sorted(path.name for path in tmp_path.iterdir()) == before

@@ -15,9 +15,6 @@ from helpers.commands import Inside, Start
 
 
 def pipes(process: "subprocess.Popen[bytes]") -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
     return process.stdin, process.stdout, process.stderr
 
 
@@ -102,9 +99,8 @@ def test_ctrl_c_leaves_whole_lines(random_model: Path, process: Start, inside: I
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_is_told_in_one_line(random_model: Path, process: Start) -> None:
     with Path("/dev/full").open("wb") as full, process("-m", random_model, stdout=full) as child:
-        assert child.communicate(b"a\n" * 9)[1] == (
-            b"nmtalign: error: standard output: cannot write: no space left on the disk\n"
-        )
+        message = b"nmtalign: error: standard output: cannot write: no space left on the disk\n"
+        assert child.communicate(b"a\n" * 9)[1] == message
     assert child.returncode == 5
 
 
@@ -120,7 +116,6 @@ def test_progress_on_a_terminal(random_model: Path, tmp_path: Path, process: Sta
             while part := os.read(terminal, 65536):
                 shown += part
         assert child.wait(timeout=250) == 0
-        assert child.stdout is not None
         assert child.stdout.read() == b""
     os.close(terminal)
     text = shown.decode()

@@ -9,7 +9,6 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from helpers import commands
-from helpers.commands import Run
 from helpers.records import add
 
 import nmtalign
@@ -31,8 +30,7 @@ def folder(tmp_path: Path) -> Path:
                 record = AlignmentRecord((name[0],), (word,), np.eye(2, dtype=np.float32), -1.0, 2, zeros, (), rank)
                 writer.add(record)
     (tmp_path / "gold").write_text("1-1 2p2\n\n1-1\n")
-    (tmp_path / "text").write_text("text\n")
-    for name, loss in (("model", 3.0), ("other/model", 4.0), ("empty", 0.0)):
+    for name, loss in (("model", 3.0), ("other/model", 4.0)):
         (tmp_path / name).mkdir(parents=True)
         when = [{"update": update, "epoch": update / 50, "seconds": update * 2.0} for update in (0, 10, 20)]
         events = [
@@ -41,9 +39,8 @@ def folder(tmp_path: Path) -> Path:
             {"event": "progressed", **when[2], "loss": loss, "loss_sentence": 9, "target_words_per_second": 500.0},
             {"event": "validated", **when[2], "loss": loss, "bleu": 21.5, "signature": SIGNATURE, "best": True},
         ]
-        if loss:
-            text = "".join(json.dumps(event) + "\n" for event in events)
-            (tmp_path / name / "train.jsonl").write_text(text + '{"event": "prog')
+        text = "".join(json.dumps(event) + "\n" for event in events)
+        (tmp_path / name / "train.jsonl").write_text(text + '{"event": "prog')
     return tmp_path
 
 
@@ -125,40 +122,6 @@ def test_colour_depends_on_the_environment(folder: Path) -> None:
         assert "\x1b" not in run(folder, *inputs).stdout
         assert code in run(folder, *inputs, FORCE_COLOR="1").stdout
         assert "\x1b" not in run(folder, *inputs, FORCE_COLOR="1", NO_COLOR="1").stdout
-
-
-MISTAKES = [
-    ("--sentence 3", 2, "no sentence 3: choose one from 0 to 2"),
-    ("--sentence 3 -o a.html", 2, "no sentence 3; it has sentences 0 to 2"),
-    ("--sentence=-1", 2, "--sentence: '-1' is not a number or a range"),
-    ("-s 2 --rank 2", 2, "sentence 2 has no rank 2; give a --rank up to 1"),
-    ("-o a.gif", 2, "a.gif: give the name of a file that ends in .html, .png, .svg or .pdf"),
-    ("-o empty", 2, "empty: give the name of a file"),
-    ("--sentence 1 -o a.png", 2, "sentence 1: nothing to draw"),
-    ("alignments.h5 b.h5 -s 2", 3, "b.h5: sentence 2 has another source than in alignments.h5"),
-    ("--gold gold", 3, "gold: line 1: link 2-2 (counted from 0) points outside the pair"),
-    ("missing.h5", 4, "missing.h5: no such file"),
-    ("-o text/a.png", 2, "text: is a file; give the name of a folder"),
-    ("model alignments.h5", 2, "alignment files and models are drawn differently"),
-    ("model --title x", 2, "a model has learning curves; leave out --sentence, --gold and --title"),
-    ("alignments.h5 -s 0,2 --title x -o a.svg", 2, "--title is the caption of one picture, and these are 2"),
-    ("model -o a.html", 2, "learning curves are a figure"),
-    ("empty", 4, "empty: no train.jsonl in it; give a model directory"),
-    ("-m model", 2, "the live page runs models: give both --live and --model"),
-    ("--live -o a.html", 4, "model: no nmtalign model here (no config.json); name one with -m"),
-    ("--live -m model", 2, "the live page needs a file: give -o live.html"),
-    ("--live -m model -o a.html -s 3", 2, "the live page translates any sentence"),
-    ("--live -m model text gold -o a.png", 2, "the live page needs a file: give -o live.html"),
-    ("--live -m model text -o a.html", 2, "from the two texts of a test set: give SRC TGT"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "code", "message"), MISTAKES)
-def test_mistakes_are_one_line(folder: Path, here: Run, arguments: str, code: int, message: str) -> None:
-    ended, out, err = here("view", *arguments.split())
-    assert message in err
-    assert (ended, out, err.count("\n")) == (code, "", 1)
-    assert not list(folder.glob("a.*"))
 
 
 def test_the_function(folder: Path) -> None:

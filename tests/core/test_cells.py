@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from nmtalign.core.cells import CELLS, FAST_PASSES, CudnnCell, LstmCell, PaperCell, unroll
+from nmtalign.core.cells import CELLS, FAST_PASSES, CudnnCell, LstmCell, unroll
 
 
 def filled(cell):
@@ -36,18 +36,6 @@ def test_lstm_cell_is_pytorchs():
     x, s = torch.randn(3, 4).double(), torch.randn(3, 10).double()
     found = cell.step(cell.inputs(x), s, *cell.recurrent())
     torch.testing.assert_close(found.split(5, -1), torchs(x, s.split(5, -1)))
-
-
-def test_the_papers_update_gate_takes_the_new_and_its_reset_acts_before_the_product():
-    cell = filled(PaperCell(4, 5))
-    s = torch.randn(1, 5).double()
-    inputs = torch.zeros(1, 15).double()
-    inputs[:, :5], inputs[:, 5:10] = 50, -50  # z = 1, r = 0
-    new = cell.step(inputs, s, *cell.recurrent())
-    torch.testing.assert_close(new, torch.zeros_like(new), atol=1e-12, rtol=0)  # tanh(0): all new, nothing of the old
-    inputs[:, :5] = -50  # z = 0: all old
-    torch.testing.assert_close(cell.step(inputs, s, *cell.recurrent()), s)
-    assert cell.inputs(torch.zeros(1, 4).double()).shape == (1, 15)
 
 
 @pytest.mark.parametrize("fast", [False, True])

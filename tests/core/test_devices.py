@@ -162,12 +162,8 @@ ON_GPU, ON_CPU = SimpleNamespace(is_cuda=True), SimpleNamespace(is_cuda=False)
 def test_a_function_is_compiled_once_and_only_for_a_gpu(compiling):
     compiling.run = lambda x: "compiled"
     function = numerics.fused(lambda x: "as written")
-    assert [function(x) for x in (ON_CPU, ON_GPU, ON_GPU, ON_CPU)] == [
-        "as written",
-        "compiled",
-        "compiled",
-        "as written",
-    ]
+    ways = [function(x) for x in (ON_CPU, ON_GPU, ON_GPU, ON_CPU)]
+    assert ways == ["as written", "compiled", "compiled", "as written"]
     assert len(compiling.functions) == 1
 
 

@@ -49,10 +49,8 @@ def model_of(name: str) -> TranslationModel:
 def batch_of(seed: int, copies: bool, longer: int = 0) -> Batch:
     """Random pairs of several lengths; with copies, each place has its own word."""
     draw = torch.Generator().manual_seed(seed)
-    pairs = [
-        [torch.randint(2, WORDS, (length + longer,), generator=draw).tolist() for length in lengths]
-        for lengths in ((3, 5), (9, 2), (6, 11), (1, 1), (12, 12))
-    ]
+    lengths = (3, 5), (9, 2), (6, 11), (1, 1), (12, 12)
+    pairs = [[torch.randint(2, WORDS, (n + longer,), generator=draw).tolist() for n in both] for both in lengths]
     sources = [source for source, _ in pairs]
     return make_batch([(source, target) for source, target in pairs], copies=sources if copies else None)
 

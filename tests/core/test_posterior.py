@@ -1,4 +1,4 @@
-"""Weights given the word, against the naive model's gradients and against the exact posterior."""
+"""Weights given the word, against the naive model's gradients and Bayes' rule."""
 
 import dataclasses
 
@@ -11,11 +11,8 @@ from nmtalign.core.inference import in_dtype
 from nmtalign.core.model import make_batch
 from nmtalign.text.tokenizer import EOS_ID
 
-ATTENDING = [
-    config
-    for config in models.VARIANTS
-    if models.make_model(config).has_posterior and not config.copy and config.attention_kind == "soft"
-]
+SOFT = [config for config in models.VARIANTS if config.attention_kind == "soft" and not config.copy]
+ATTENDING = [config for config in SOFT if models.make_model(config).has_posterior]
 
 
 OTHERS = [
@@ -102,39 +99,6 @@ def naive_posterior(model, source, target, copies, monkeypatch):
             copied = log_probs[t].exp() - joint[t].sum()
             joint[t] += (copied / (weights[t] * equal).sum() * weights[t] * equal).nan_to_num()
     return joint / joint.sum(1, keepdim=True)
-
-
-@pytest.mark.parametrize("order", ["look-generate-update", "look-update-generate"])
-def test_what_is_left_out_is_of_second_order(order):
-    """Where the context counts a tenth, the error against Bayes' rule itself is a hundredth."""
-    config = dataclasses.replace(models.TINY, order=order)
-    source, target = [3, 4, 5, EOS_ID], [2, 3, EOS_ID]
-    arguments = make_batch([(source[:-1], target[:-1])]).inputs()
-    errors = []
-    for scale in (1e-2, 1e-3):
-        model = models.make_model(config)
-        with torch.no_grad():
-            model.readout.context_weight.mul_(scale)
-            model.decoder.cell.context_weight.mul_(scale)
-        found = model.force_posterior(*arguments).weights[0]
-        errors.append(float((found - exact_posterior(model, source, target)).abs().max()))
-    assert errors[1] < errors[0] / 50
-
-
-@torch.no_grad()
-def exact_posterior(model, source, target):
-    """(Ty, Tx): alpha[t, j] * p(y_t | context = annotations[j]), rows summing to 1."""
-    _, weights = naive.log_probs_and_weights(model, source, target)
-    rows = []
-    for t in range(len(target)):
-        log_probs = []
-        for h in annotations_of(model, source):
-            found, _ = naive.log_probs_and_weights(
-                model, source, target, change=lambda step, c, h=h, t=t: h if step == t else c
-            )
-            log_probs.append(found[t])
-        rows.append((weights[t].log() + torch.stack(log_probs)).softmax(0))
-    return torch.stack(rows)
 
 
 def annotations_of(model, source):

@@ -25,9 +25,8 @@ def test_loss_and_gradients_are_pytorchs(smoothing, weighted, rows, block):
     """All rows at once, in several blocks, and in several chunks of a block; the last ones are short."""
     (features, weight, bias), targets = problem(torch.float64, rows)
     row_weights = torch.randint(0, 2, (rows,)).double() if weighted else None
-    objective, nll, log_probs = linear_cross_entropy(
-        features, weight, bias, targets, smoothing, row_weights, None, block
-    )
+    given = features, weight, bias, targets, smoothing, row_weights
+    objective, nll, log_probs = linear_cross_entropy(*given, None, block)
     counted = torch.ones(rows).double() if row_weights is None else row_weights
     logits = F.linear(features, weight, bias)
     expected = (F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing) * counted).sum()

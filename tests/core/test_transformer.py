@@ -1,7 +1,6 @@
 """What is peculiar to the Transformer: sizes, tied weights, caches, readings. `test_model` has its equations."""
 
 import dataclasses
-from functools import partial
 
 import pytest
 import torch
@@ -11,29 +10,11 @@ from helpers import score_tables as tables
 from helpers.trainings import train, weights
 
 from nmtalign import align_files
-from nmtalign.core.inference import Inference
 from nmtalign.core.model import make_batch
 from nmtalign.core.numerics import fast_dropout
 from nmtalign.core.transformer import sinusoids
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import describe_model, export_model, load_model
-from nmtalign.search.beam_search import EnsembleSession, Scoring
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"readout": "maxout"}, "needs readout = direct"),
-        ({"order": "look-update-generate"}, "needs order = update-look-generate"),
-        ({"heads": 4}, "the heads must divide the embedding"),
-        ({"alignment_layer": 5}, "there is no such layer"),
-        ({"alignment_head": 3}, "there is no such head"),
-        ({"attention": "none"}, "needs attention = "),
-    ],
-)
-def test_settings_that_a_transformer_cannot_have(changes, message):
-    with pytest.raises(UsageError, match=message):
-        dataclasses.replace(models.TRANSFORMER, **changes)
 
 
 def test_positions_are_the_articles_sinusoids():
@@ -58,34 +39,6 @@ def test_dropout_has_its_share_and_its_mean():
     kept = fast_dropout(x, 0.5)
     kept.sum().backward()
     assert torch.equal(x.grad, kept.detach())
-
-
-def test_full_width_is_exhaustive_search_beside_rnnsearch():
-    source, every = [2, 3], tables.every_translation(3, [2, 3, 4])
-    models = tables.scorer_of(tables.small_model(**tables.TRANSFORMER)), tables.scorer_of(tables.small_model())
-    scorer = partial(EnsembleSession, models, "probability")
-    expected = tables.enumerated(scorer, source, every, Scoring())
-    found = tables.search(scorer, [source], beam=200, n_best=200, max_length_ratio=1.0)[0]
-    assert tables.texts(found) == [tokens for _, tokens in expected]
-    assert [each.score for each in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
-
-
-def test_a_state_can_be_selected_twice_and_advanced_twice():
-    inference = Inference(tables.small_model(**tables.TRANSFORMER))
-    batch = make_batch(models.PAIRS)
-    source = batch.source % 9
-    with torch.inference_mode():
-        memory = inference.encode(source, batch.source_mask)
-        state, *_ = inference.step(memory, inference.start(memory), None)
-        once, words = state.select(torch.tensor([3, 2, 1, 0])).select(torch.tensor([3, 2, 1, 0])), torch.arange(4)
-        assert len(once) == 4
-        _, expected, *_ = inference.step(memory, state, words)
-        _, other, *_ = inference.step(memory, state, words.flip(0))
-        _, again, *_ = inference.step(memory, once, words)
-        _, kept, *_ = inference.step(memory, state.select(torch.arange(4)), words)
-    assert torch.equal(again, expected)
-    assert torch.equal(kept, expected)
-    assert not torch.equal(other, expected)
 
 
 @pytest.fixture(scope="module")

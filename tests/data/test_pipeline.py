@@ -96,7 +96,6 @@ def test_processes_end_with_the_one_that_started_them() -> None:
         "    pool.submit(time.sleep, 600).result()\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == b"1\n"
         process.send_signal(signal.SIGKILL)  # a signal that no process can handle
         # The processes also have the pipe open: it ends when the last of them has ended.

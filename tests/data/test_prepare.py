@@ -112,9 +112,7 @@ def test_a_shortlist_counts_all_ids_and_only_kept_pairs(tmp_path: Path) -> None:
         ({"max_length": 0, "drop_duplicates": True}, 3, (3, 2, 0)),
     ],
 )
-def test_pairs_that_are_dropped(
-    tmp_path: Path, settings: dict[str, Any], kept: int, dropped: tuple[int, int, int]
-) -> None:
+def test_pairs_that_are_dropped(tmp_path: Path, settings: dict[str, Any], kept: int, dropped: tuple[int, ...]) -> None:
     pairs = [("a", "x y z"), ("", "x"), ("a", " \t"), ("a b c d", "x"), ("a", "x y z "), ("\x01", "x"), ("b", "x")]
     texts = write_pairs(tmp_path, "train", [*pairs, ("b", "x")])
     train = prepare(texts, tmp_path / "data", PrepConfig(**settings), LANGUAGES).splits["train"]

@@ -222,9 +222,7 @@ def _twice(command: Command, chance: random.Random) -> str:
 
 def _translate_while_training(workspace: Workspace, chance: random.Random) -> str:
     with workspace.copy("data", "test.en") as folder:
-        line = TRAIN.replace(
-            "--set validate_every=4 --set checkpoint_every=3", "--set validate_every=1 --set checkpoint_every=1"
-        )
+        line = TRAIN.replace("validate_every=4", "validate_every=1").replace("checkpoint_every=3", "checkpoint_every=1")
         training = Process(f"{line} data -o model".split(), folder)
         while not training.wait(0):
             which = chance.choice(("best", "last"))
@@ -266,13 +264,11 @@ def commands(workspace: Workspace) -> list[Command]:
     """All commands that are tried."""
     prep = "prep -q train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data --set workers=1"
     texts = ("train.en", "train.fr", "dev.en", "dev.fr", "test.en", "test.fr")
-    search, model, align = (
-        "translate -q test.en --beam 2 --set max_length_ratio=1",
-        ("test.en", "test.fr", "model"),
-        "new.h5",
-    )
+    search, model = "translate -q test.en --beam 2 --set max_length_ratio=1", ("test.en", "test.fr", "model")
+    both = ("new.fr", "new.h5")
     score = "score -q out.fr -r test.fr -s test.en --metrics bleu --html page.html"
     reproduce = "reproduce -q --config quick.toml --scale tiny --words 100 --models RNNencdec-50 --seeds 2 --jobs 2"
+    report = ("report/scores", "report/settings", "report/figures")
     make = partial(Command, workspace=workspace)
     train = partial(make, inputs=("data", "train.align"), outputs=("trained",), grows=True)
     return [
@@ -281,20 +277,10 @@ def commands(workspace: Workspace) -> list[Command]:
         train("train", f"{TRAIN} data -o trained"),
         train("train, guided", f"{TRAIN} data -o trained --guided-alignment train.align"),
         make("translate -o", f"{search} -o new.fr --resume", model, ("new.fr",)),
-        make(
-            "translate --save-alignments",
-            f"{search} -o new.fr --save-alignments new.h5 --resume",
-            model,
-            ("new.fr", "new.h5"),
-        ),
-        make("align", f"align -q test.en test.fr -o {align} --resume", model, (align,)),
+        make("translate --save-alignments", f"{search} -o new.fr --save-alignments new.h5 --resume", model, both),
+        make("align", "align -q test.en test.fr -o new.h5 --resume", model, ("new.h5",)),
         make("score --html", score, ("test.en", "test.fr", "out.fr"), ("page.html",), prints=True),
-        make(
-            "reproduce",
-            f"{reproduce} -o report",
-            (*texts, "test.align", "quick.toml"),
-            ("report/scores", "report/settings", "report/figures"),
-        ),
+        make("reproduce", f"{reproduce} -o report", (*texts, "test.align", "quick.toml"), report),
         make("link", "link -q dev.en dev.fr -o linked", texts, ("linked",), prints=True),
         make("export model", "export model -o slim --weights int8", ("model",), ("slim",)),
         make("export alignments", "export alignments.h5 -f json -o a.jsonl.gz", ("alignments.h5",), ("a.jsonl.gz",)),

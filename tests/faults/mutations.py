@@ -243,11 +243,8 @@ def _read_state(folder: Path) -> object:
 
 def _read_corpus(folder: Path) -> object:
     corpus = Corpus.open(folder / "data")
-    pairs = [
-        (name, *map(list, split.pair(i)), split.source.text(i) if name != "train" else "")
-        for name, split in corpus.splits.items()
-        for i in range(len(split))
-    ]
+    rows = [(name, split, i) for name, split in corpus.splits.items() for i in range(len(split))]
+    pairs = [(name, *map(list, split.pair(i)), name != "train" and split.source.text(i)) for name, split, i in rows]
     return _digest((pairs, corpus.info()))
 
 

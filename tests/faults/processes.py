@@ -27,9 +27,8 @@ HARMLESS = ("nmtalign: warning: ", "nmtalign: ")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 # Few updates, few parameters, one thread: a second thread would not survive the fork.
 SIZES = shlex.join(sets(embedding=8, hidden=16, attention_hidden=16, maxout=8, precision="fp32")) + " --threads 1"
-TRAIN = (
-    f"train -q --preset tiny {SIZES} --max-updates 12 --set validate_every=4 --set checkpoint_every=3 --batch-size 400"
-)
+TRAIN = f"train -q --preset tiny {SIZES} --max-updates 12 --batch-size 400"
+TRAIN += " --set validate_every=4 --set checkpoint_every=3"
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,7 @@ FLAGS = [
 ]  # fmt: skip
 needs_browser = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
 PATIENCE = 600  # seconds: a busy machine is slow, and a browser that hangs is found nevertheless
-_DIRECT = urllib.request.build_opener(
-    urllib.request.ProxyHandler({})
-)  # chromedriver is on this machine, so proxies are ignored
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # proxies do not lead to this machine
 
 
 def _humbly() -> list[str]:
@@ -46,21 +44,12 @@ class Browser:
     def __init__(self, folder: Path) -> None:
         environment = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
         self._output = (folder / "driver.log").open("w+")
-        self._driver = subprocess.Popen(
-            [*_humbly(), str(DRIVER), "--port=0"],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=self._output,
-            text=True,
-        )
+        call, streams = [*_humbly(), str(DRIVER), "--port=0"], {"stdout": subprocess.PIPE, "stderr": self._output}
+        self._driver = subprocess.Popen(call, env=environment, **streams, text=True)
         self._root = f"http://127.0.0.1:{self._port()}"
         options = {"binary": CHROMIUM, "args": [*FLAGS, f"--user-data-dir={folder / 'profile'}"]}
-        wanted = {
-            "browserName": "chrome",
-            "goog:chromeOptions": options,
-            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
-            "timeouts": {"script": 1000 * PATIENCE, "pageLoad": 1000 * PATIENCE},
-        }
+        logs, times = {"browser": "ALL", "performance": "ALL"}, dict.fromkeys(("script", "pageLoad"), 1000 * PATIENCE)
+        wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": logs, "timeouts": times}
         made = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self._root += f"/session/{made['sessionId']}"
 
@@ -132,9 +121,8 @@ class Browser:
 
     def size(self, width: int, height: int) -> None:
         """Sets the size of the page, narrower than a window could be, too."""
-        self.command(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
-        )
+        shape = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.command("Emulation.setDeviceMetricsOverride", **shape)
 
     def media(self, **features: str) -> None:
         """Sets features of media queries, such as prefers_color_scheme="dark"."""

@@ -12,17 +12,8 @@ from nmtalign.core.model import Batch, TranslationModel, make_batch
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
 
-TINY = ModelConfig(
-    source_vocabulary_size=11,
-    target_vocabulary_size=13,
-    embedding=5,
-    hidden=6,
-    attention_hidden=7,
-    maxout=4,
-    output_rank=3,
-    initialisation="xavier",
-    heads=1,
-)
+_SIZES = {"embedding": 5, "hidden": 6, "attention_hidden": 7, "maxout": 4, "output_rank": 3, "heads": 1}
+TINY = ModelConfig(source_vocabulary_size=11, target_vocabulary_size=13, **_SIZES, initialisation="xavier")
 VARIANTS = [
     dataclasses.replace(TINY, cell=cell, order=order, attention=attention, bidirectional=both, output_rank=rank)
     for cell, order, rank in (
@@ -57,9 +48,8 @@ VARIANTS += [
     dataclasses.replace(ONE_WAY, reverse_source=True, attention="none", order="look-update-generate"),
     dataclasses.replace(ONE_WAY, reverse_source=True, attention="dot", readout_previous_word=False),
 ]
-VARIANTS += [
-    dataclasses.replace(TINY, coverage="linguistic", order="update-look-generate", layers=layers) for layers in (1, 2)
-]
+COVERED = dataclasses.replace(TINY, coverage="linguistic", order="update-look-generate")
+VARIANTS += [COVERED, dataclasses.replace(COVERED, layers=2)]
 VARIANTS += [dataclasses.replace(TINY, cell="lstm"), dataclasses.replace(TINY, cell="light", attention="none")]
 VARIANTS += [dataclasses.replace(TINY, cell="minimal"), dataclasses.replace(TINY, cell="minimal", attention="none")]
 SYSTEM_VARIANTS = {name: dataclasses.replace(TINY, **settings) for name, settings in SYSTEMS.items()}
@@ -137,12 +127,8 @@ DIFFERENT = [*SYSTEM_VARIANTS.values(), *SHARED, *LATENT]
 DIFFERENT += [dataclasses.replace(TINY, cell=cell, coverage="linguistic") for cell in ("paper", "cudnn")]
 PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
 # For a copying model: the target word that is copied from each place of the source, or a place of the source (from 13).
-COPYING_PAIRS = [
-    ([3, 4, 1, 6, 1], [15, 5, 13, 2, 1, 15]),
-    ([7], [5, 13, 7, 8]),
-    ([2, 2, 2], [3, 12]),
-    ([1, 9, 9], [1, 1, 15]),
-]
+COPYING_PAIRS = [([3, 4, 1, 6, 1], [15, 5, 13, 2, 1, 15]), ([7], [5, 13, 7, 8])]
+COPYING_PAIRS += [([2, 2, 2], [3, 12]), ([1, 9, 9], [1, 1, 15])]
 COPIES = [[13, 5, 15, 5, 15], [13], [3, 3, 3], [13, 0, 15]]
 
 

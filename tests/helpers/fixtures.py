@@ -114,10 +114,8 @@ def reversal(tmp_path_factory) -> Corpus:
     from nmtalign.data.prepare import prepare
 
     folder = tmp_path_factory.mktemp("reversal")
-    pairs = {
-        name: write_reversal(folder, name, count, seed)
-        for seed, (name, count) in enumerate({"train": 3000, "dev": 60, "test": 60}.items())
-    }
+    counts = {"train": 3000, "dev": 60, "test": 60}
+    pairs = {name: write_reversal(folder, name, counts[name], seed) for seed, name in enumerate(counts)}
     prepare(pairs["train"], folder / "data", PrepConfig(vocabulary="none"), ("xx", "yy"), pairs["dev"], pairs["test"])
     return Corpus.open(folder / "data")
 
@@ -158,15 +156,10 @@ def random_model_directory():
         words = {"source_vocabulary_size": len(source_words) + 2, "target_vocabulary_size": len(target_words) + 2}
         sizes = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, "output_rank": 0, "heads": 2}
         config = ModelConfig(**words, **{**sizes, "initialisation": "xavier", **settings})
-        prepared = SimpleNamespace(
-            attributes={"sha256": json.dumps({path.name: sha256_of(path) for path in corpus.iterdir()})},
-            folder=corpus,
-            tokenizers=tokenizers,
-            source_language=languages[0],
-            target_language=languages[1],
-            settings={},
-            hash="0" * 64,
-        )
+        hashes = json.dumps({path.name: sha256_of(path) for path in corpus.iterdir()})
+        facts = {"settings": {}, "hash": "0" * 64, "attributes": {"sha256": hashes}}
+        sides = dict(zip(("source_language", "target_language"), languages, strict=True))
+        prepared = SimpleNamespace(folder=corpus, tokenizers=tokenizers, **facts, **sides)
         create_run(folder / "model", prepared, "tiny", config, TrainingConfig())
         torch.manual_seed(seed)
         model = TranslationModel(config)

@@ -42,13 +42,8 @@ def main(engine: str, folder: str, *arguments: str) -> None:
         if engine == "ray":
             import ray
 
-            ray.init(
-                num_cpus=2,
-                include_dashboard=False,
-                object_store_memory=100 << 20,
-                _node_ip_address="127.0.0.1",
-                _temp_dir=short,
-            )
+            local = {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "_temp_dir": short}
+            ray.init(num_cpus=2, object_store_memory=100 << 20, **local)
         runpy.run_path(arguments[0], run_name="__main__")
         if engine == "ray":
             ray.shutdown()

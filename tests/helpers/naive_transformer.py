@@ -77,9 +77,8 @@ def multi_head(heads: int, query: Tensor, seen: Sequence[Tensor], matrices: Sequ
         energies = [(of_query @ query) @ (of_key @ vector) / math.sqrt(len(of_key)) for vector in seen]
         shares = torch.stack(energies).exp()
         rows.append(shares / shares.sum())
-        contexts.append(
-            naive_recurrent.sum_of(weight * (of_value @ vector) for weight, vector in zip(rows[-1], seen, strict=True))
-        )
+        terms = (weight * (of_value @ vector) for weight, vector in zip(rows[-1], seen, strict=True))
+        contexts.append(naive_recurrent.sum_of(terms))
     return torch.cat(contexts), torch.stack(rows)
 
 

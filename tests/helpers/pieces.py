@@ -13,7 +13,6 @@ def learned_pieces(lines: Iterable[str], size: int, **options: Any) -> SentenceP
     """Pieces that are learned from lines, at most `size`."""
     model = io.BytesIO()
     settings = {"model_type": "bpe", "hard_vocab_limit": False, "minloglevel": 9, **options}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, vocab_size=size, **settings
-    )
+    how = {"model_writer": model, "vocab_size": size, **settings}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), **how)
     return SentencePieces(model.getvalue())

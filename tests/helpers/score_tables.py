@@ -235,6 +235,5 @@ def texts(found):
 
 
 def same(found, expected, error=1e-5):
-    return texts(found) == texts(expected) and np.allclose(
-        [hypothesis.score for hypothesis in found], [hypothesis.score for hypothesis in expected], rtol=0, atol=error
-    )
+    scores = ([hypothesis.score for hypothesis in own] for own in (found, expected))
+    return texts(found) == texts(expected) and np.allclose(*scores, rtol=0, atol=error)

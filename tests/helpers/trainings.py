@@ -10,35 +10,16 @@ from nmtalign.training.events import Progressed
 from nmtalign.training.trainer import Trainer
 from nmtalign.training.updates import TrainingSetup
 
-CONFIG = TrainingConfig(
-    optimizer="adamw",
-    learning_rate=5e-3,
-    epsilon=1e-8,
-    loss_normalization="tokens",
-    batch_size=40,
-    shuffle="epoch",
-    max_updates=12,
-    validate_every="6",
-    checkpoint_every="5",
-    log_every=3,
-    bleu_sentences=5,
-    precision="fp32",
-    device="cpu",
-)
+_RULE = {"optimizer": "adamw", "learning_rate": 5e-3, "epsilon": 1e-8, "loss_normalization": "tokens"}
+_PACE = {"max_updates": 12, "validate_every": "6", "checkpoint_every": "5", "log_every": 3, "bleu_sentences": 5}
+CONFIG = TrainingConfig(**_RULE, **_PACE, batch_size=40, shuffle="epoch", precision="fp32", device="cpu")
 
 
 def sizes(corpus, **changes):
-    defaults = {
-        "source_vocabulary_size": len(corpus.source_vocabulary),
-        "target_vocabulary_size": len(corpus.target_vocabulary),
-        "embedding": 16,
-        "hidden": 32,
-        "attention_hidden": 32,
-        "maxout": 16,
-        "output_rank": 0,
-        "initialisation": "xavier",
-    }
-    return ModelConfig(**{**defaults, **changes})
+    sides = ("source_vocabulary", "target_vocabulary")
+    words = {f"{side}_size": len(getattr(corpus, side)) for side in sides}
+    small = {"embedding": 16, "hidden": 32, "attention_hidden": 32, "maxout": 16, "output_rank": 0}
+    return ModelConfig(**{**words, **small, "initialisation": "xavier", **changes})
 
 
 def make_trainer(corpus, folder, model_config, config, listen, restart=False, world=None):

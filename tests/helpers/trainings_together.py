@@ -16,20 +16,9 @@ from nmtalign.errors import TrainingError
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World, open_world
 
-CONFIG = TrainingConfig(
-    optimizer="adadelta",
-    loss_normalization="tokens",
-    batch_size=20,
-    window=2,
-    shuffle="epoch",
-    epochs=2.0,
-    validate_every="epoch",
-    checkpoint_every="100",
-    log_every=2,
-    bleu_sentences=7,
-    precision="fp32",
-    device="cpu",
-)
+_RULE = {"optimizer": "adadelta", "loss_normalization": "tokens", "batch_size": 20, "window": 2, "shuffle": "epoch"}
+_PACE = {"epochs": 2.0, "validate_every": "epoch", "checkpoint_every": "100", "log_every": 2, "bleu_sentences": 7}
+CONFIG = TrainingConfig(**_RULE, **_PACE, precision="fp32", device="cpu")
 FALLING = replace(CONFIG, schedule="linear", warmup=3)
 # 61 training pairs: 20, 20, 20, 1 of them a batch, so that the second of two processes has nothing of the last.
 CASES = {

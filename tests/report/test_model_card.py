@@ -8,15 +8,8 @@ from helpers.commands import call
 from nmtalign import FormatError, UsageError, describe
 from nmtalign.report.model_card import model_card
 
-STARTED = {
-    "event": "started",
-    "update": 0,
-    "epoch": 0.0,
-    "seconds": 0.0,
-    "pairs": 1234,
-    "device": "cpu",
-    "torch": "x_y",
-}
+STARTED = {"event": "started", "update": 0, "epoch": 0.0, "seconds": 0.0}
+STARTED |= {"pairs": 1234, "device": "cpu", "torch": "x_y"}
 VALIDATED = {"event": "validated", "update": 2000, "epoch": 1.5, "seconds": 5400.0, "loss": 2.5, "loss_sentence": 50.0}
 VALIDATED |= {"target_words_per_second": None, "bleu": 31.25, "signature": "BLEU|v:2", "best": True}
 

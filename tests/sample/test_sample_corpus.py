@@ -58,10 +58,8 @@ def test_parts_have_their_sizes_and_share_nothing(tmp_path: Path, pairs: int, he
 
 def test_the_files_of_a_part_belong_together(tmp_path: Path) -> None:
     write_sample(tmp_path, 1000, seed=5)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "nmtalign.toml",
-        *(f"{part}.{ending}" for part in PARTS for ending in ENDINGS),
-    }
+    texts = (f"{part}.{ending}" for part in PARTS for ending in ENDINGS)
+    assert {path.name for path in tmp_path.iterdir()} == {"nmtalign.toml", *texts}
     for part in PARTS:
         texts = [lines(tmp_path / f"{part}.{ending}") for ending in ENDINGS]
         for english, french, source, target, links in zip(*texts, strict=True):

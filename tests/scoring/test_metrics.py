@@ -135,9 +135,8 @@ def test_the_script_of_the_reference_chooses_where_the_language_does_not() -> No
     for lines in (CHINESE, JAPANESE, THAI, BURMESE):
         assert tokenizer_for("", lines) == tokenizer_for("tgt", lines) == tokenizer_for("fr", lines) == "char"
     assert tokenizer_for("zh", ["Hello."]) == tokenizer_for("zh", CHINESE) == "zh"
-    assert {tokenizer_for("", lines) for lines in (KOREAN, ["Un chat.", "Il dit 你好."], ["Добрый день"], [""])} == {
-        "13a"
-    }
+    others = (KOREAN, ["Un chat.", "Il dit 你好."], ["Добрый день"], [""])
+    assert {tokenizer_for("", lines) for lines in others} == {"13a"}
 
 
 @pytest.mark.parametrize("error", [ImportError, OSError, AssertionError, RuntimeError, AttributeError, KeyError])
@@ -248,9 +247,8 @@ def test_multi_bleu_is_the_bleu_of_moses_tokens(lowercase: bool) -> None:
     assert score.value == pytest.approx(old_bleu(split[0], split[1:]))
     version, moses = importlib.metadata.version("sacrebleu"), importlib.metadata.version("sacremoses")
     case = "lc" if lowercase else "mixed"
-    assert score.signature == (
-        f"multi-bleu|nrefs:2|case:{case}|eff:no|tok:moses-fr|smooth:none|sacremoses:{moses}|version:{version}"
-    )
+    expected = f"multi-bleu|nrefs:2|case:{case}|eff:no|tok:moses-fr|smooth:none|sacremoses:{moses}|version:{version}"
+    assert score.signature == expected
 
 
 def test_multi_bleu_takes_tokenised_text_as_it_is_and_does_not_smooth() -> None:

@@ -24,16 +24,8 @@ def test_one_system_has_the_figures_of_sacrebleu(texts) -> None:
 def test_systems_references_lengths_and_given_scores(texts) -> None:
     systems = dict(zip("abc", texts.systems, strict=True))
     given = {"COMET": [[float(number)] * 200 for number in range(3)]}
-    result = score(
-        systems,
-        texts.references,
-        texts.source,
-        segment_scores=given,
-        by_length=True,
-        bootstrap=50,
-        metrics="bleu,chrf,chrf++,multi-bleu",
-        target_language="fr",
-    )
+    settings = {"by_length": True, "bootstrap": 50, "metrics": "bleu,chrf,chrf++,multi-bleu", "target_language": "fr"}
+    result = score(systems, texts.references, texts.source, segment_scores=given, **settings)
     assert result.report.metrics == ("BLEU", "chrF2", "chrF2++", "multi-bleu", "COMET")
     assert [result.value("COMET", name) for name in "abc"] == [0, 1, 2]
     assert result.value(system="c") > result.value(system="a")
@@ -101,12 +93,7 @@ def test_bleu_that_is_0_for_equal_texts_is_told(tmp_path: Path) -> None:
     ("arguments", "settings", "error", "message"),
     [
         ((["a"], ["a", "b"]), {}, InputError, "hypothesis: has no line 2, but reference 1 has 2 lines"),
-        (
-            (["a"], ["a"]),
-            {"segment_scores": {"x": [[1.0, 2.0]]}},
-            InputError,
-            "x: give one finite number for each of 1 line",
-        ),
+        ((["a"], ["a"]), {"segment_scores": {"x": [[1.0, 2.0]]}}, InputError, "one finite number for each of 1 line"),
         ((["a"], ["a"]), {"segment_scores": {"x": [[float("nan")]]}}, InputError, "x: give one finite number"),
         ((["a"], ["a"]), {"bootstrap": 1}, UsageError, "bootstrap = 1: must be at least 2"),
     ],

@@ -15,16 +15,7 @@ from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
 from nmtalign.scoring.report import Part, Report, Resampling, Test, by_length, make_report, parse_buckets
 
 METRICS = MetricOptions(("bleu", "chrf++", "ter"))
-ASKED = (
-    "-m",
-    "bleu",
-    "chrf",
-    "ter",
-    "--chrf-word-order",
-    "2",
-    "-w",
-    "4",
-)  # the same; the command has no two chrF in one run
+ASKED = "-m bleu chrf ter --chrf-word-order 2 -w 4"  # the same; the command has no two chrF in one run
 QUICK = Resampling(samples=300, trials=600)
 Lines = Sequence[str]
 
@@ -63,7 +54,7 @@ def report_of(systems: Sequence[Lines], references: Sequence[Lines], tests: tupl
 def test_intervals_and_signatures_equal_sacrebleus_command_line(texts, tmp_path, sentences, references):
     system, known = texts.systems[0][:sentences], [lines[:sentences] for lines in texts.references[:references]]
     report = make_report(["one"], measure_systems([system], known, METRICS), resampling=Resampling())
-    printed = json.loads(sacrebleu(tmp_path, [system], known, *ASKED, "--confidence", "--format", "json"))
+    printed = json.loads(sacrebleu(tmp_path, [system], known, *ASKED.split(), "--confidence", "--format", "json"))
     assert len(printed) == len(report.metrics)
     for found in printed:
         metric = found["name"]
@@ -81,7 +72,7 @@ def test_p_values_and_signatures_equal_sacrebleus_command_line(texts, tmp_path, 
     known = [lines[:sentences] for lines in texts.references[:references]]
     systems = [lines[:sentences] for lines in texts.systems]
     report = report_of(systems, known, (test,))
-    printed = sacrebleu(tmp_path, systems, known, *ASKED, *drawn(test), "--format", "latex")
+    printed = sacrebleu(tmp_path, systems, known, *ASKED.split(), *drawn(test), "--format", "latex")
     for system, figures in zip(report.systems, paired(printed), strict=True):
         for metric in report.metrics:
             assert ours(system.everything.whole, metric, test) == figures[metric], (system.name, metric)
@@ -94,14 +85,13 @@ def test_a_bucket_equals_sacrebleu_on_only_its_lines(texts, tmp_path, test):
     parts = by_length(texts.source, parse_buckets("8,12"))
     tables = measure_systems(texts.systems, texts.references[:1], METRICS)
     bounds = test == "bs"
-    report = make_report(
-        "abc", tables, parts=parts, known=known, resampling=replace(QUICK, tests=(test,), intervals=bounds)
-    )
+    draws = replace(QUICK, tests=(test,), intervals=bounds)
+    report = make_report("abc", tables, parts=parts, known=known, resampling=draws)
     chosen = np.flatnonzero(parts["9-12"] & known)
     assert len(chosen) > 20
     systems = [[lines[index] for index in chosen] for lines in texts.systems]
     references = [[texts.references[0][index] for index in chosen]]
-    found = paired(sacrebleu(tmp_path, systems, references, *ASKED, *drawn(test), "--format", "latex"))
+    found = paired(sacrebleu(tmp_path, systems, references, *ASKED.split(), *drawn(test), "--format", "latex"))
     for system, figures in zip(report.systems, found, strict=True):
         part = next(part for part in system.no_unk.lengths if part.label == "9-12")
         for metric in report.metrics:
@@ -139,10 +129,8 @@ def test_what_is_not_significantly_worse_by_some_test_is_a_tie():
     edits = rng.integers(0, 10, size=400)
     nearly = np.where(np.arange(400) % 40 == 0, edits + rng.integers(-3, 5, size=400), edits)
     worse = edits + rng.integers(0, 3, size=400)
-    tables = [
-        [Statistics("TER", "TER|nrefs:1", np.stack([each, np.full(400, 20)], axis=1).astype(float), TER())]
-        for each in (nearly, worse, edits)
-    ]
+    counts = (np.stack([each, np.full(400, 20)], axis=1).astype(float) for each in (nearly, worse, edits))
+    tables = [[Statistics("TER", "TER|nrefs:1", each, TER())] for each in counts]
     report = make_report("abc", tables, resampling=replace(QUICK, tests=("bs",)))
     first, second, third = (system.everything.whole.scores["TER"] for system in report.systems)
     assert third.value < first.value < second.value

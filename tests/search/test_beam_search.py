@@ -1,4 +1,4 @@
-"""Beam search compared with enumeration and with forced decoding, in any batch."""
+"""Beam search compared with enumeration and with forced decoding, in any batch; prefixes, candidates, scores."""
 
 import math
 
@@ -30,22 +30,15 @@ PENALTIES = [
 
 # The systems around the paper, with windows that are narrower than the sentences, and attention that is not soft.
 SYSTEMS_AROUND = ["sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light"]
+MARGINAL = {"attention_kind": "marginal"}
 LATENT = {
-    "marginal": {"attention_kind": "marginal", "attention_positions": 2},
-    "marginal-stack": {
-        "attention_kind": "marginal",
-        "attention_positions": 2,
-        "layers": 2,
-        "order": "update-look-generate",
-    },
-    "marginal-all": {"attention_kind": "marginal", "order": "look-update-generate"},
+    "marginal": {**MARGINAL, "attention_positions": 2},
+    "marginal-stack": {**MARGINAL, "attention_positions": 2, "layers": 2, "order": "update-look-generate"},
+    "marginal-all": {**MARGINAL, "order": "look-update-generate"},
     "hard": {"attention_kind": "hard"},
 }
-OTHERS = {
-    **LATENT,
-    "transformer": {**tables.TRANSFORMER, "alignment_layer": 1},
-    "transformer-post": {**tables.TRANSFORMER, "norm": "post"},
-}
+OTHERS = {**LATENT, "transformer": {**tables.TRANSFORMER, "alignment_layer": 1}}
+OTHERS |= {"transformer-post": {**tables.TRANSFORMER, "norm": "post"}}
 SYSTEMS_AROUND += OTHERS
 
 
@@ -276,3 +269,102 @@ def test_the_papers_search_is_that_of_the_released_code(seed, beam):
         expected.sort(key=lambda each: -each[0])
         assert texts(found) == [tokens for _, tokens in expected]
         assert [hypothesis.score for hypothesis in found] == pytest.approx([log_prob for log_prob, _ in expected])
+
+
+PREFIXES = [(3,), (), (2, 1, 4), (4, 4), (1,), (2, 3)]
+
+
+@pytest.mark.parametrize("allow_unk", [False, True])
+@pytest.mark.parametrize("prefix", [(), (3,), (1, 4), (4, 2)])
+def test_prefix_against_enumeration(prefix, allow_unk):
+    scorer, source = tables.scorer_of(tables.small_model(seed=2)), [2, 3, 5]
+    rest = tables.every_translation(4 - len(prefix), [1, 2, 3, 4] if allow_unk else [2, 3, 4])
+    expected = tables.enumerated(scorer, source, [(*prefix, *words) for words in rest])
+    options = {"beam": 200, "n_best": 200, "allow_unk": allow_unk, "max_length_ratio": 1.0}
+    found = search(scorer, [source], prefixes=[prefix], **options)[0]
+    assert texts(found) == [tokens for _, tokens in expected]
+    assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 6), st.permutations(PREFIXES), st.sampled_from([0.0, 0.9]))
+def test_prefixes_of_all_lengths_in_a_batch(seed, beam, prefixes, least):
+    scorer = TableScorer.random(seed)
+    options = {"beam": beam, "n_best": beam, "max_length_ratio": 2.0, "min_length_ratio": least}
+    together = search(scorer, SENTENCES, prefixes=prefixes, **options)
+    for sentence, prefix, found in zip(SENTENCES, prefixes, together, strict=True):
+        assert found == search(scorer, [sentence], prefixes=[prefix], **options)[0]
+        for hypothesis in found:
+            assert hypothesis.tokens[: len(prefix)] == prefix
+            assert 1 not in hypothesis.tokens[len(prefix) :]
+            assert list(hypothesis.token_log_probs) == tables.walk(scorer, sentence, hypothesis.tokens)[0]
+    plain = search(scorer, SENTENCES, **options)
+    free = [place for place, prefix in enumerate(prefixes) if not prefix]
+    assert [together[place] for place in free] == [plain[place] for place in free]
+
+
+ALLOWED = [{2, 4}, {3}, {2, 3, 4}, set(), {4}, {2, 3}]
+
+
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize("place", range(6))
+def test_candidates_against_enumeration_over_their_words(real, place):
+    scorer = tables.scorer_of(tables.small_model(seed=2)) if real else TableScorer.random(3)
+    source, own = SENTENCES[place], ALLOWED[place]
+    candidates, words = tables.candidates_of(own), sorted(own)
+    translations = tables.every_translation(len(source) + 1, words)
+    expected = tables.enumerated(scorer, source, translations, candidates=candidates)
+    options = {"beam": 500, "n_best": 500, "max_length_ratio": 1.0}
+    alone = search(scorer, [source], candidates, **options)[0]
+    assert texts(alone) == [tokens for _, tokens in expected]
+    assert [hypothesis.score for hypothesis in alone] == pytest.approx([score for score, _ in expected], abs=1e-5)
+    together = search(scorer, SENTENCES, tables.candidates_of(*ALLOWED), **options)[place]
+    assert tables.same(together, alone)
+
+
+def test_candidates_with_prefixes():
+    scorer, prefixes = TableScorer.random(5), [(4,), (3, 3), (), (), (4, 4), (1, 2)]
+    together = search(scorer, SENTENCES, tables.candidates_of(*ALLOWED), prefixes, beam=3)
+    for place, found in enumerate(together):
+        own = tables.candidates_of(ALLOWED[place])
+        assert tables.same(found, search(scorer, [SENTENCES[place]], own, [prefixes[place]], beam=3)[0])
+        assert found[0].tokens[: len(prefixes[place])] == prefixes[place]
+        assert set(found[0].tokens) <= ALLOWED[place] | set(prefixes[place])
+
+
+@pytest.mark.parametrize(
+    ("scoring", "expected"),
+    [
+        (Scoring(), -6.0 / 4),
+        (Scoring(length_penalty=0.0), -6.0),
+        (Scoring(length_penalty=2.0), -6.0 / 16),
+        (Scoring(word_penalty=0.5), (-6.0 - 2.0) / 4),
+        (Scoring(coverage_penalty=2.0), -6.0 / 4 + 2.0 * (math.log(0.5) + math.log(0.25))),
+        (Scoring(0.0, 1.0, 1.0), -6.0 - 4.0 + math.log(0.5) + math.log(0.25)),
+    ],
+    ids=str,
+)
+def test_score_by_hand(scoring, expected):
+    coverage = np.array([0.5, 1.0, 3.0, 0.25])
+    assert scoring.score(-6.0, 4, coverage) == pytest.approx(expected)
+
+
+def test_a_word_that_was_not_read_costs_a_finite_amount():
+    assert math.isfinite(Scoring(coverage_penalty=1.0).score(-1.0, 2, np.array([0.0, 1.0])))
+    assert Scoring(coverage_penalty=1.0).score(-1.0, 2) == -0.5
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    log_prob=st.floats(-50, 0),
+    shortest=st.integers(1, 8),
+    more=st.integers(0, 12),
+    length_penalty=st.sampled_from([0.0, 0.3, 1.0, 2.0]),
+    word_penalty=st.floats(-4, 4),
+)
+def test_bound_is_the_best_score_of_all_lengths(log_prob, shortest, more, length_penalty, word_penalty):
+    scoring = Scoring(length_penalty, word_penalty)
+    best = max(scoring.score(log_prob, length) for length in range(shortest, shortest + more + 1))
+    bound = scoring.bound(np.array([log_prob, -np.inf]), shortest, np.array([shortest + more, shortest]))
+    assert bound[0] == pytest.approx(best, rel=1e-12, abs=1e-300)
+    assert bound[1] == -np.inf

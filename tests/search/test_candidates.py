@@ -75,12 +75,7 @@ PIECES_OUT = Vocabulary(["</s>", "<unk>", "▁le", "▁renard", "s", "."])
         ("heron aigrette 1\n", SOURCE, TARGET, "none of its 1 entries has both words in the model's vocabularies"),
         (LEXICON, TARGET, SOURCE, "a lexicon of the other direction"),
         (LEXICON, PIECES, PIECES_OUT, "reads subword pieces: first split the texts by its source.spm and"),
-        (
-            "▁the ▁le\n▁fox ▁renard\n. . 1\n",
-            SOURCE,
-            TARGET,
-            "a lexicon of subword pieces, and this model reads complete",
-        ),
+        ("▁the ▁le\n▁fox ▁renard\n. . 1\n", SOURCE, TARGET, "a lexicon of subword pieces, and this model reads compl"),
     ],
 )
 def test_a_wrong_lexicon_is_refused(

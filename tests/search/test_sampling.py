@@ -19,14 +19,8 @@ NUMBERS = [(place, 0) for place in range(len(SENTENCES))]
 
 
 def config_of(n_best=1, temperature=1.0, top_k=0, seed=1234, **settings):
-    return TranslateConfig(
-        **{"max_length_ratio": 2.0, **settings},
-        sample=True,
-        n_best=n_best,
-        temperature=temperature,
-        top_k=top_k,
-        seed=seed,
-    )
+    draws = {"n_best": n_best, "temperature": temperature, "top_k": top_k, "seed": seed}
+    return TranslateConfig(**{"max_length_ratio": 2.0, **settings}, **draws, sample=True)
 
 
 def drawn(

@@ -18,9 +18,8 @@ def test_the_error_of_a_setting_can_be_continued():
 
 
 def test_numbers_of_numpy_are_numbers():
-    config = resolve(
-        TranslateConfig, ("", {"beam": np.int64(3), "length_penalty": np.float32(0.5), "sample": np.True_})
-    )
+    given = {"beam": np.int64(3), "length_penalty": np.float32(0.5), "sample": np.True_}
+    config = resolve(TranslateConfig, ("", given))
     assert (config.beam, config.length_penalty, config.sample) == (3, 0.5, True)
     with pytest.raises(UsageError, match="must be a whole number"):
         resolve(TranslateConfig, ("", {"beam": np.array([3, 4])}))

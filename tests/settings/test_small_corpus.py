@@ -46,9 +46,8 @@ def test_the_budget_of_a_preset_in_words():
 def test_the_fit_lies_between_the_preset_and_what_the_user_gives(reversal):
     layer, words = ("command line", {"epochs": 3.0}), count_words(reversal)
     fitted = f"preset tiny for a corpus of {words:,} words", fitted_to_corpus("tiny", words)
-    none = training_layers(
-        "tiny", (("nmtalign.toml", {"init_from": "model"}), ("--set", {"init_from": ""})), reversal.folder
-    )
+    layers = ("nmtalign.toml", {"init_from": "model"}), ("--set", {"init_from": ""})
+    none = training_layers("tiny", layers, reversal.folder)
     assert none[1] == fitted
     for data in (reversal.folder, reversal.folder / "corpus.h5"):
         assert training_layers("tiny", (layer,), data) == (("preset tiny", preset("tiny")), fitted, layer)

@@ -33,9 +33,8 @@ def folder(request, tmp_path_factory) -> Path:
     for name, lines in (("en", ENGLISH), ("fr", FRENCH)):
         (folder / f"text.{name}").write_text("".join(f"{line}\n" for line in lines * 5), "utf-8")
     size = {} if request.param == "word" else {"size": "90"}
-    nmtalign.prepare(
-        folder / "text.en", folder / "text.fr", folder, languages=("en", "fr"), vocabulary=request.param, **size
-    )
+    texts = folder / "text.en", folder / "text.fr"
+    nmtalign.prepare(*texts, folder, languages=("en", "fr"), vocabulary=request.param, **size)
     return folder
 
 

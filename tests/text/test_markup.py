@@ -253,29 +253,11 @@ def test_a_document_without_times_is_no_subtitles(markup):
         read_markup(b"WEBVTT\r\r00:01.000 --> 00:02.000\rThe cat.\r", markup)
 
 
-@pytest.mark.parametrize(
-    "piece",
-    [
-        "<b>",
-        "</i>",
-        "<",
-        "<a ",
-        '<a b="',
-        "<!--",
-        "<code>",
-        "<!",
-        "<%",
-        "{%",
-        "<?php",
-        "<td translate=no>",
-        "x@",
-        "x.",
-        "https://a(",
-        "{{",
-        "<p>a",
-        "%",
-    ],
-)
+BROKEN = ["<b>", "</i>", "<", "<a ", '<a b="', "<!--", "<code>", "<!", "<%", "{%", "<?php", "<td translate=no>"]
+BROKEN += ["x@", "x.", "https://a(", "{{", "<p>a", "%"]
+
+
+@pytest.mark.parametrize("piece", BROKEN)
 def test_broken_html_takes_linear_time(piece):
     began = time.process_time()
     text = piece * (100_000 // len(piece))

@@ -1,5 +1,6 @@
 import os
 import pickle
+import re
 import unicodedata
 from pathlib import Path
 
@@ -38,8 +39,8 @@ def test_english(line: str, tokens: list[str]) -> None:
 
 
 def has_joined_marks(line: str) -> bool:
-    """Whether some letter of a line has marks, which sacremoses may split off; it removes control characters first."""
-    return any(len(letter) > 1 for letter in letters_of(moses._JUNK.sub("", line)))
+    """Whether some letter of a line, without control characters, has marks, which sacremoses may split off."""
+    return any(len(letter) > 1 for letter in letters_of(re.sub(r"[\0-\x1f]", "", line)))
 
 
 @settings(max_examples=400)

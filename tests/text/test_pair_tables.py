@@ -79,12 +79,7 @@ def test_a_data_set_has_several_files_and_the_choice_is_told(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("table", "columns", "error", "message"),
     [
-        (
-            {"a": ["x"], "b": ["y"]},
-            "",
-            UsageError,
-            "2 columns, and their names .a, b. do not tell en and fr; .*columns=1,2",
-        ),
+        ({"a": ["x"], "b": ["y"]}, "", UsageError, "2 columns, and their names .a, b. do not tell en and fr; .*=1,2"),
         (TEXTS, "en,de", UsageError, "has no column de; it has 2 columns: en, fr"),
         ({**TEXTS, "n": [1, 2, 3]}, "en,n", UsageError, "has no column n"),
         ({"n": [1], "list": [["x"]]}, "", InputError, "no column contains text; its columns are n, list"),
@@ -192,10 +187,8 @@ def test_prep_takes_the_splits_of_a_folder(tmp_path: Path, kind: str) -> None:
 def test_the_commands_take_tables_as_other_texts(tmp_path: Path) -> None:
     parquet_file(tmp_path, {"id": ["x"] * 3, **TEXTS})
     done = nmtalign(tmp_path, "prep", "texts.parquet")
-    assert (done.returncode, done.stderr.partition("; ")[0]) == (
-        2,
-        "nmtalign: error: texts.parquet: its name tells no language",
-    )
+    told = "nmtalign: error: texts.parquet: its name tells no language"
+    assert (done.returncode, done.stderr.partition("; ")[0]) == (2, told)
     languages = ("--source-language", "en", "--target-language", "fr")
     done = nmtalign(tmp_path, "prep", *languages, "--dev", "texts.parquet", "texts.parquet", "-o", "d")
     assert done.returncode == 0, done.stderr

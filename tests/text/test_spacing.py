@@ -50,10 +50,6 @@ FRENCH = [
 ]  # fmt: skip
 
 
-def back(language: str, line: str) -> str:
-    return WORDS[language].detokenize(WORDS[language].tokenize(line))
-
-
 @pytest.mark.parametrize(
     ("language", "line"),
     [

@@ -242,9 +242,8 @@ def test_a_rank_that_is_killed_ends_the_run_and_is_named(endless, tmp_path, corp
     assert line.endswith("the same command resumes from the last checkpoint")
     assert "rank      : 1 " in run.log.read_text()  # the report of torchrun
     assert all(map(is_gone, pids))
-    again = nmtalign(
-        "train", corpus.folder, "-o", "m", *QUICK, "--epochs", "0", "--max-updates", "1", "--set", "precision=fp32"
-    )
+    once = ("--epochs", "0", "--max-updates", "1", "--set", "precision=fp32")
+    again = nmtalign("train", corpus.folder, "-o", "m", *QUICK, *once)
     assert "already done" in again.stderr.decode() or "done (1 update)" in again.stderr.decode()
     assert logged(tmp_path / "m", "started")[-1]["update"] >= 20
 

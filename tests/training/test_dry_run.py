@@ -53,10 +53,8 @@ def test_of_a_finished_run_nothing_remains_also_if_the_next_epoch_has_more_updat
 
 
 def test_a_time_limit_gives_the_updates_that_fit_into_it(reversal, tmp_path):
-    enough, short = (
-        rehearse(reversal, tmp_path / "model", replace(CONFIG, max_updates=0, max_time=time))[0]
-        for time in ("10h", "1s")
-    )
+    limited = (replace(CONFIG, max_updates=0, max_time=time) for time in ("10h", "1s"))
+    enough, short = (rehearse(reversal, tmp_path / "model", config)[0] for config in limited)
     assert enough.seconds == pytest.approx(36000)
     assert enough.updates == pytest.approx(36000 / enough.update_seconds)
     assert not enough.advice

@@ -46,15 +46,9 @@ def test_events_files_and_settings(reversal, tmp_path):
     assert any(isinstance(event, Saved) for event in events)
     names = {path.name for path in (tmp_path / "model").iterdir()}
     assert names == {
-        "config.json",
-        "source.vocabulary.txt",
-        "target.vocabulary.txt",
-        "tokenizer.json",
-        "best.safetensors",
-        "last.safetensors",
-        "training_state.safetensors",
-        "training_state.previous.safetensors",
-        "train.jsonl",
+        *("config.json", "source.vocabulary.txt", "target.vocabulary.txt", "tokenizer.json", "train.jsonl"),
+        *("best.safetensors", "last.safetensors"),
+        *("training_state.safetensors", "training_state.previous.safetensors"),
     }
     logged = [json.loads(line) for line in (tmp_path / "model/train.jsonl").read_text().splitlines()]
     assert logged == [json.loads(json.dumps(event.as_dict())) for event in events]

@@ -113,12 +113,8 @@ def test_the_place_of_a_term_counts_the_characters_before_it(tmp_path: Path) -> 
 
 def test_terms_that_overlap(tmp_path: Path) -> None:
     found = glossary(tmp_path, "US\tÉtats-Unis\nus\tnous\nred fox\trenard roux\nfox\trenard\nfox runs\tcourt\n")
-    assert targets_of(found, "Us and the US: the red fox runs, a fox.") == [
-        "nous",
-        "États-Unis",
-        "renard roux",
-        "renard",
-    ]
+    expected = ["nous", "États-Unis", "renard roux", "renard"]
+    assert targets_of(found, "Us and the US: the red fox runs, a fox.") == expected
 
 
 def phrase(text: str, *others: str, language: str = "fr", spaced: bool = False, plain: str = "") -> GivenPhrase:

@@ -139,10 +139,8 @@ def test_what_was_written_can_be_read_again() -> None:
     again = read_request(written, "")
     assert again.text == "the cat"
     assert (again.extra["id"], again.extra["doc"]) == ("x", "é\u2028")
-    second, plain = (
-        OutputFormat(TranslateConfig()).json_line(9, translation_of(one, ("the", "cat"), 0, alternative))
-        for one in (again, request)
-    )
+    both = (translation_of(one, ("the", "cat"), 0, alternative) for one in (again, request))
+    second, plain = (OutputFormat(TranslateConfig()).json_line(9, one) for one in both)
     assert second == plain
 
 

@@ -106,24 +106,14 @@ def test_two_names_of_a_score_take_the_same_memory() -> None:
 
 def test_searches_that_overlap_leave_pytorch_its_threads() -> None:
     """Independent of which search ends first; the second search has the same number of threads as the first."""
-    one_per_batch = BatchLimits(
-        words=1, memory=0, model=ModelConfig(), beam=1, itemsize=4, scored=1, length_ratio=1.0, keep_weights=False
-    )
+    sizes = {"words": 1, "memory": 0, "beam": 1, "itemsize": 4, "scored": 1, "length_ratio": 1.0}
+    one_per_batch = BatchLimits(model=ModelConfig(), keep_weights=False, **sizes)
+    how = {"read": lambda number: (number, [number]), "length": lambda number: 1, "device": torch.device("cpu")}
+    how["work"] = lambda batch: [torch.get_num_threads()]
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     for order in ((0, 1), (1, 0)):
-        searches = [
-            in_batches(
-                [[0, 1, 2]],
-                read=lambda number: (number, [number]),
-                work=lambda batch: [torch.get_num_threads()],
-                length=lambda number: 1,
-                limits=one_per_batch,
-                device=torch.device("cpu"),
-                ahead=True,
-            )
-            for _ in range(2)
-        ]
+        searches = [in_batches([[0, 1, 2]], **how, limits=one_per_batch, ahead=True) for _ in range(2)]
         assert [next(search) for search in searches] == [(0, [1]), (0, [1])]
         for place in order:
             assert torch.get_num_threads() == 1

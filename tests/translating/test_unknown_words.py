@@ -33,10 +33,8 @@ def replaced(source: str, target: str, places: list[int], lexicon: dict[str, str
     left = iter(places)
     weights = rows(*(next(left) if number == UNK_ID else 0 for number in ids), width=len(words))
     first, second = languages.split()
-    elide = second == "fr"
-    return " ".join(
-        replace_unknowns(ids, tokens, [weights], words, words, lexicon, languages=(first, second), elide=elide)
-    )
+    how = {"languages": (first, second), "elide": second == "fr"}
+    return " ".join(replace_unknowns(ids, tokens, [weights], words, words, lexicon, **how))
 
 
 def test_each_unknown_is_replaced_by_what_it_is_aligned_with() -> None:
@@ -159,7 +157,6 @@ def test_given_words_are_not_elided() -> None:
     weights = rows(0, 1, width=2)
     words = ["the", "tree"]
     for given, expected in ((-1, ["le", "arbre"]), (5, ["l'", "arbre"])):
-        found = replace_unknowns(
-            [given, UNK_ID], ["le", "<unk>"], [weights], words, words, {"tree": "arbre"}, elide=True
-        )
+        ids, tree = [given, UNK_ID], {"tree": "arbre"}
+        found = replace_unknowns(ids, ["le", "<unk>"], [weights], words, words, tree, elide=True)
         assert found == expected

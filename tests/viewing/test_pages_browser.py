@@ -119,10 +119,8 @@ def test_pages_fit_ask_for_nothing_and_have_two_colour_schemes(browser, request,
         assert browser.run("return document.documentElement.scrollWidth") == width
     assert [url for url in browser.requests() if not url.startswith(("file:", "data:", "about:", "blob:"))] == []
     assert browser.log() == []
-    assert browser.run("return [document.title.includes('hit'), document.querySelector('img:not([alt])')]") == [
-        False,
-        None,
-    ]
+    script = "return [document.title.includes('hit'), document.querySelector('img:not([alt])')]"
+    assert browser.run(script) == [False, None]
     paper = browser.run("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", paper)[:3])) < 200) == (scheme == "dark")
     unnamed = (
@@ -152,10 +150,8 @@ def test_a_word_shows_what_it_read_in_the_words_and_in_the_heat_map(browser, sma
     browser.until("return document.querySelector('.reading').textContent.startsWith('Point at a word')")
     greys = browser.run("return [...document.querySelectorAll('.map rect[fill]')].map(r => r.getAttribute('fill'))")
     assert {greys[0], greys[1]} == {"rgb(204,204,204)", "rgb(17,17,17)"}
-    kinds = [
-        browser.run(f"return document.querySelector('.map').querySelectorAll('.{kind}').length")
-        for kind in ("link", "sure", "possible")
-    ]
+    counted = "return document.querySelector('.map').querySelectorAll('.{}').length"
+    kinds = [browser.run(counted.format(kind)) for kind in ("link", "sure", "possible")]
     assert kinds == [3, 2, 1]
     assert "AER 0.60" in text(browser, ".card .quiet")  # 1 - (1 + 1) / (3 + 2)
     assert len(browser.texts("#panes .card")) == 2
