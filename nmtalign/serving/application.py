@@ -253,7 +253,7 @@ class _Service:
         if count and is_html:
             raise InputError('"alternatives" are for "format": "text"')
         tags, most = sum(text.count("<") for text in texts) if is_html else 0, _MOST_TAGS * self._config.max_lines
-        _limit(tags, most, f"{tags} tags: send at most {most} in one request")
+        _limit(tags, most, f"{tags:,} tags: send at most {most:,} in one request")
         words = await run_in_threadpool(list, map(first_texts, texts)) if is_html and source == AUTO else texts
         models, detected = await self._models_of(request, source, target, words)
         if is_html:
@@ -392,7 +392,7 @@ class _Service:
 
     def _check_count(self, lines: int) -> None:
         if lines > self._config.max_lines:
-            raise HTTPException(413, f"{counted(lines, 'line')}: send at most {self._config.max_lines} in one request")
+            raise HTTPException(413, f"{counted(lines, 'line')}: send at most {self._config.max_lines:,} in one request")
 
     def _check(self, lines: Any, work: float = 1.0) -> list[int]:
         """Refuses a numbered line that is too long, or requires too many words; the sizes of the lines for the queue.

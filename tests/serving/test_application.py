@@ -550,7 +550,7 @@ def test_a_wide_search_is_for_shorter_lines(english, query):
 def test_too_many_lines_are_refused_before_they_are_read(client, path, body):
     kind = "application/json" if body[:1] in b"{[\n" else FORM
     status, found, _ = client.raw(f"{path}?source=en&target=fr", body, kind)
-    assert (status, json.loads(found)["error"].split(" ", 1)[1]) == (413, "lines: send at most 1000 in one request")
+    assert (status, json.loads(found)["error"].split(" ", 1)[1]) == (413, "lines: send at most 1,000 in one request")
 
 
 def test_a_declared_length_that_is_too_large_is_not_read(english):

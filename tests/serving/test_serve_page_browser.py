@@ -99,7 +99,7 @@ def test_the_other_direction_the_beam_and_an_error(browser, client, french):
     browser.run("document.getElementById('text').value = 'a\\n'.repeat(1001)")
     browser.point("#translate", click=True)
     browser.until("return document.querySelector('#status.error')")
-    assert browser.texts("#status") == ["1002 lines: send at most 1000 in one request"]
+    assert browser.texts("#status") == ["1,002 lines: send at most 1,000 in one request"]
     browser.log()
 
 
