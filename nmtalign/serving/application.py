@@ -391,8 +391,8 @@ class _Service:
         return [make(one, place) for place, one in values], is_list
 
     def _check_count(self, lines: int) -> None:
-        if lines > self._config.max_lines:
-            raise HTTPException(413, f"{counted(lines, 'line')}: send at most {self._config.max_lines:,} in one request")
+        most = self._config.max_lines
+        _limit(lines, most, f"{counted(lines, 'line')}: send at most {most:,} in one request")
 
     def _check(self, lines: Any, work: float = 1.0) -> list[int]:
         """Refuses a numbered line that is too long, or requires too many words; the sizes of the lines for the queue.
