@@ -50,8 +50,18 @@ from nmtalign.search.beam_search import (
 from nmtalign.search.candidates import CandidateLists
 from nmtalign.search.phrases import PhraseSearch
 from nmtalign.search.sampling import Sampling
-from nmtalign.settings import definition
 from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.definition import (
+    Layer,
+    SettingError,
+    byte_count,
+    check_keys,
+    definitions,
+    naming,
+    resolve,
+    select,
+    with_implied,
+)
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.languages import has_no_spaces
 from nmtalign.text.tokenizer import UNK_ID, WORD_START, Subwords, TextBytes
@@ -137,13 +147,13 @@ class Translator:
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]
         self.config = config = config or TranslateConfig()
-        self._given: definition.Layer = "section [translate]", _chosen(config)
+        self._given: Layer = "section [translate]", _chosen(config)
         self._load: tuple[Any, ...] = ()  # the arguments of `load`, for `_load_once`
         _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
         wrong = {name: value for name in ("replace_unk", "coverage_penalty") if (value := getattr(config, name))}
         if wrong and not attends:
-            raise definition.SettingError("this model has no attention, which this setting needs", **wrong)
+            raise SettingError("this model has no attention, which this setting needs", **wrong)
         self.precision = inference_precision(config.precision, self.loaded.device)  # without "auto"
         self.alignments = alignments and attends
         self.scoring = Scoring(config.length_penalty, config.word_penalty, config.coverage_penalty)
@@ -163,7 +173,7 @@ class Translator:
         if config.candidates:
             if isinstance(self.loaded.tokenizers.source, TextBytes):
                 rule = "this model writes bytes, which a lexicon of words cannot restrict; leave it out"
-                raise definition.SettingError(rule, lexicon=config.lexicon)
+                raise SettingError(rule, lexicon=config.lexicon)
             vocabularies = self.loaded.source_vocabulary, self.loaded.target_vocabulary
             self._candidates = self._once(CandidateLists.read, Path(config.lexicon), *vocabularies, config.candidates)
 
@@ -175,15 +185,15 @@ class Translator:
         [translate] of nmtalign.toml, such as beam=5 or precision="bf16". Raises UsageError for an unknown setting or a
         wrong value, and FormatError for a folder that contains no model.
         """
-        definition.check_keys("Translator.load", settings, definition.definitions(TranslateConfig))
+        check_keys("Translator.load", settings, definitions(TranslateConfig))
         if settings.get("markup"):
             raise UsageError(_ONLY_LINES)
         layer = "Translator.load", settings
-        config = definition.resolve(TranslateConfig, layer)
-        with definition.naming(layer):
+        config = resolve(TranslateConfig, layer)
+        with naming(layer):
             translator = cls(load_models([model, *more_models], config), config, alignments)
         translator._given = layer
-        paths = definition.select(TranslateConfig, lambda one: one.is_path and bool(settings.get(one.name)))
+        paths = select(TranslateConfig, lambda one: one.is_path and bool(settings.get(one.name)))
         pickled = {**settings, **{name: str(Path(settings[name]).absolute()) for name in paths}}
         models = tuple(str(Path(each).absolute()) for each in (model, *more_models))
         translator._load = models, alignments, tuple(sorted(pickled.items()))
@@ -207,7 +217,7 @@ class Translator:
             return self.translate_numbered(lines)
         if settings.get("markup"):
             raise UsageError(_ONLY_LINES)
-        if late := [name for name in definition.select(TranslateConfig, lambda one: one.loading) if name in settings]:
+        if late := [name for name in select(TranslateConfig, lambda one: one.loading) if name in settings]:
             raise UsageError(f"{late[0]} is chosen when a model is loaded: Translator.load(..., {late[0]}=...)")
         return self.changed(settings).translate_numbered(lines)
 
@@ -215,13 +225,11 @@ class Translator:
         self, settings: Mapping[str, Any], origin: str = "Translator.translate", alignments: bool | None = None
     ) -> "Translator":
         """A translator with the same models and some other settings; messages call these settings `origin`."""
-        definition.check_keys(origin, settings, definition.select(TranslateConfig, lambda one: not one.loading))
-        files = definition.select(
-            TranslateConfig, lambda one: one.is_path and one.name in settings
-        )  # they are read again
+        check_keys(origin, settings, select(TranslateConfig, lambda one: not one.loading))
+        files = select(TranslateConfig, lambda one: one.is_path and one.name in settings)  # they are read again
         layers = self._given, (origin, settings)
-        config = definition.resolve(TranslateConfig, *layers)
-        with definition.naming(*layers):
+        config = resolve(TranslateConfig, *layers)
+        with naming(*layers):
             wanted = self.alignments if alignments is None else alignments
             made = Translator(self.models, config, wanted, self.scorer, None if files else self._once)
         made._given = origin, {**self._given[1], **settings}
@@ -246,7 +254,7 @@ class Translator:
         beam = config.n_best if config.sample else config.beam
         searches = search_threads(device, config.threads) * len(self.models)
         if config.max_memory:
-            memory = definition.byte_count("max_memory", config.max_memory)
+            memory = byte_count("max_memory", config.max_memory)
         elif device.type == "cuda":
             memory = int(torch.cuda.mem_get_info(device)[0] * _GPU_SHARE)
         else:
@@ -306,7 +314,7 @@ class Translator:
         if self.config.sample:
             if given:
                 rule = "a sample cannot be made to contain given phrases; leave out one of them"
-                raise definition.SettingError(rule, sample=True)
+                raise SettingError(rule, sample=True)
             numbers = [(piece.number, piece.part) for piece in pieces]
             return Sampling(sources, self.config, numbers, self._keep_weights).run(self.scorer)
         found = BeamSearch(sources, self.config, self._keep_weights).run(self.scorer)
@@ -435,7 +443,7 @@ def _chosen(config: TranslateConfig) -> Mapping[str, Any]:
     """The settings that differ from the defaults and do not follow from other ones."""
     usual, implied = TranslateConfig(), dict[str, Any]()
     changed = {name: value for name, value in vars(config).items() if value != getattr(usual, name)}
-    for _, values in definition.with_implied(TranslateConfig, ("", changed))[:-1]:
+    for _, values in with_implied(TranslateConfig, ("", changed))[:-1]:
         implied |= values
     return {name: value for name, value in vars(config).items() if value != implied.get(name, getattr(usual, name))}
 
