@@ -58,9 +58,7 @@ def link(
             done = "" if progress.done is None else f": {progress.done:.0%}"
             left = progress.seconds_left
             rest = "" if left is None else f", {common.clock(left)} left for all steps"
-            show(
-                f"[{progress.step}/{progress.steps}] {progress.doing}{done}{rest}"
-            )  # [2/3] learning: 34%, 0:43 left ...
+            show(f"[{progress.step}/{progress.steps}] {progress.doing}{done}{rest}")  # [2/3] learning: 34%, 0:43 left
 
         links = link_texts(source, target, output, show=told, notify=common.say, config=chosen.settings)
     pairs, count = _print(links, scores)
