@@ -40,11 +40,11 @@ from nmtalign.training.updates import TrainingSetup
 PACKAGE = str(Path(nmtalign.__file__).parent)
 SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
 UPDATE = {"rnnsearch-50": (8, 81), "small": (8, 80), "luong-global": (8, 64)}  # files, functions
-BEAM_STEP = {"rnnsearch-50": (6, 42), "small": (6, 41), "luong-global": (7, 45)}
+BEAM_STEP = {"rnnsearch-50": (6, 41), "small": (6, 40), "luong-global": (7, 44)}
 COMMANDS = {
-    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 143)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 285)),
-    "translate": ("translate", (21, 304)),
+    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 141)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 283)),
+    "translate": ("translate", (21, 300)),
 }
 
 
