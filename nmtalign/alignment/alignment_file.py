@@ -111,7 +111,7 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         if not self.path.exists():
-            raise FormatError(f"{self.path}: no such file; write it with `nmtalign align -o {self.path}`")
+            raise FormatError(f"{self.path}: no such file; `nmtalign align -o FILE.h5` writes one")
         if not (self.path.is_file() and h5py.is_hdf5(self.path)):
             kind = kind_of(self.path) or "no regular file"
             why = "not HDF5, or cut off" if kind == "a binary file" else f"it is {kind}"

@@ -30,7 +30,7 @@ from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import FormatError, InputError, ResourceError, UsageError
 from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
-from nmtalign.settings.definition import select
+from nmtalign.settings.definition import select, toml
 from nmtalign.text.languages import check_spaces, suffix_language
 from nmtalign.text.lines import is_stream, read_pairs, shown
 from nmtalign.text.tokenizer import EOS, LEXICON, NO_WORD, UNK, SpacedWords
@@ -176,7 +176,8 @@ class LinkRun:
             texts = " and ".join(found["names"])
             raise UsageError(f"{self.folder}: has the links of other texts ({texts}); give another folder with -o")
         if changed := [name for name, value in settings.items() if found["settings"].get(name) != value]:
-            was = ", ".join(f"{name} was {found['settings'].get(name)!r}, is {settings[name]!r}" for name in changed)
+            before = found["settings"]
+            was = ", ".join(f"{name} was {toml(before.get(name))}, is {toml(settings[name])}" for name in changed)
             raise UsageError(f"{self.folder}: has links made with other settings: {was}; give another folder with -o")
         return found
 
