@@ -23,7 +23,7 @@ import regex
 
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import Markup
-from nmtalign.text.languages import SENTENCE_ENDS, fit
+from nmtalign.text.languages import SENTENCE_ENDS, fit, main_language
 from nmtalign.text.lines import BOM
 from nmtalign.text.tokenizer import UNSPACED, is_word
 
@@ -298,12 +298,12 @@ def _partners(tokens: Sequence[MarkupToken]) -> dict[int, int]:
 def read_markup(data: bytes, markup: Markup, languages: tuple[str, str] = ("", "")) -> list[str | MarkedText]:
     """The segments of a document, and what is between them; HTML and XLIFF state the languages of both texts.
 
-    Raises InputError for text that is not UTF-8, and for what is not XLIFF, or no subtitles.
+    Raises InputError for text that is not UTF-8, XLIFF of other languages, and for what is no XLIFF or no subtitles.
     """
     encode: Callable[[str], str] = str if markup == "srt" else _escaped
     parts, own = list[str | MarkedText](), list[MarkupToken]()
     if markup == "xliff":
-        tokens = _xliff(data, languages[1])
+        tokens = _xliff(data, languages)
     else:
         parts.append("\ufeff" * data.startswith(BOM))
         try:
@@ -418,7 +418,7 @@ def _end_of(text: str, place: int, name: str) -> int:
     return len(text)
 
 
-def _xliff_root(data: bytes, language: str) -> Any:
+def _xliff_root(data: bytes, languages: tuple[str, str]) -> Any:
     """The XML of a document, with the language of the translation."""
     from lxml import etree
 
@@ -432,17 +432,22 @@ def _xliff_root(data: bytes, language: str) -> Any:
     if etree.QName(root).localname != "xliff" or (dtd is not None and any(True for _ in dtd.iterentities())):
         raise InputError("not XLIFF 1.2 or 2, or it defines entities, which are not read")
     for one in root.iter("{*}xliff", "{*}file"):
-        for own, other in (("srcLang", "trgLang"), ("source-language", "target-language")):
-            if own in one.attrib and language:
-                one.set(other, one.get(other, language))
+        for names in (("srcLang", "trgLang"), ("source-language", "target-language")):
+            if names[0] in one.attrib and all(languages):
+                one.set(names[1], one.get(names[1], languages[1]))
+                for name, language in zip(names, languages, strict=True):
+                    if main_language(stated := one.get(name)) != main_language(language):
+                        raise InputError(
+                            f"its {name} is {stated}, and that of the model {language}; give another model"
+                        )
     return root
 
 
-def _xliff(data: bytes, language: str) -> Iterator[MarkupToken]:
+def _xliff(data: bytes, languages: tuple[str, str]) -> Iterator[MarkupToken]:
     """The document with a translation of each source, unless its target has text already."""
     from lxml import etree
 
-    root = _xliff_root(data, language)
+    root = _xliff_root(data, languages)
     hole, contents = uuid4().hex, list[tuple[str, bool]]()
     for unit in list(root.iter("{*}trans-unit", "{*}segment")):
         source, target = unit.find("{*}source"), unit.find("{*}target")

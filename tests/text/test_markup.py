@@ -200,6 +200,14 @@ def test_xliff_2_has_the_state_at_the_segment():
     assert found[0].endswith('>the <x:sc id="1"/>fox<x:ec startRef="1"/></x:target>')
 
 
+@pytest.mark.parametrize("languages", [("de", "fr"), ("en", "de")])
+def test_xliff_of_other_languages_than_those_of_the_model_is_refused(languages):
+    text = XLIFF.replace('"en"', '"en-US" target-language="fr-CA"').encode()
+    read_markup(text, "xliff", ("en_GB", "fr"))
+    with pytest.raises(InputError, match=r"language is .*-.., and that of the model de; give another model"):
+        read_markup(text, "xliff", languages)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
