@@ -176,7 +176,7 @@ def _report(error: Any) -> int:
             message, code = f"{error}{signals.detail()}" if first else "", error.exit_code
         case KeyboardInterrupt():
             message, code = "interrupted", 130
-        case BrokenPipeError() | SystemExit(code=1):  # of rich, which prints the help
+        case BrokenPipeError():
             _drop_stdout()
             message, code = "", 0  # the reader of stdout has enough, as in `| head`
         case ResourceError():

@@ -112,8 +112,8 @@ def with_settings(*classes: type) -> Callable[[Callable[..., None]], Callable[..
                 files = (getattr(made, name, "") for made in settings for name, one in found.items() if one.is_path)
                 check_inputs(*workspace.own, *(Path(file) for file in files if file))
                 if not arguments.get("quiet"):
-                    for made in (made for made in settings if made.unused):
-                        warnings += definition.without_effect(made, *chosen_layers)
+                    own = (made for made in settings if made.unused)
+                    warnings += (one for made in own for one in definition.without_effect(made, *chosen_layers))
                     say(*(f"warning: {one}" for one in warnings))
                 with definition.naming(*chosen_layers):
                     command(chosen, **arguments)
@@ -217,6 +217,13 @@ class Command(TyperCommand):
                 one.display_type_rich = lambda ctx: None
         return parameters
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Prints the help; rich would end the command with exit code 1 if the reader has gone, as in `| head`."""
+        try:
+            super().format_help(ctx, formatter)
+        except SystemExit:
+            raise PassedError from BrokenPipeError()
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -228,13 +235,6 @@ class Command(TyperCommand):
         outputs.clear()
         end = args.index("--") if "--" in args else len(args)
         words, options = args[:end], options_of(self)
-        # An empty name of a file would be that of the current folder.
-        own = inspect.signature(self.callback).parameters  # type: ignore[arg-type]
-        texts = {name for one in self.params if "Path" not in str(own.get(one.name)) for name in one.opts}
-        parts = ["", *(part for word in args for part in (word.split("=", 1) if word[:2] == "--" else [word]))]
-        if wrong := [before for before, part in itertools.pairwise(parts) if not part and before not in texts]:
-            place = wrong[0] if wrong[0][:1] == "-" else self.name
-            raise UsageError(f"{place}: the name of a file is empty; is a variable of the shell unset?")
         if "--show-settings" in words:
             for one in self.params:
                 one.required = False
@@ -247,6 +247,15 @@ class Command(TyperCommand):
             raise UsageError(f"no such option: {glued[0]}; nmtalign calls it -{glued[0]}")
         words = _pairs_of_files(words, self.params)
         try:
+            given, _, _ = self.make_parser(ctx).parse_args([*words, *args[end:]])
+            own = inspect.signature(self.callback).parameters  # type: ignore[arg-type]
+            # An empty name of a file would be that of the current folder.
+            for one in self.params:
+                value = given.get(one.name)
+                texts = value if isinstance(value, list | tuple) else [value]
+                if "" in texts and "Path" in str(own.get(str(one.name))):
+                    place = one.opts[0] if one.param_type_name == "option" else self.name
+                    raise UsageError(f"{place}: the name of a file is empty; is a variable of the shell unset?")
             return super().parse_args(ctx, [*words, *args[end:]])
         except Exception as error:  # the classes of its errors depend on the version of typer
             if explained := self._explained(error, words):

@@ -122,6 +122,7 @@ ERRORS = """
 2 translate test.en --glossary '' => error: --glossary: the name of a file is empty; is a variable of the shell unset?
 2 translate test.en --glossary= => error: --glossary: the name of a file is empty; is a variable of the shell unset?
 2 translate -q test.en '' => error: translate: the name of a file is empty
+2 translate --resume '' => error: translate: the name of a file is empty
 2 link train.en => train.en: only one text is given; give two files
 2 align test.en test.fr --threshold 0.3 --set links=argmax => --threshold: links=argmax takes the largest weight
 2 score test.fr -r test.fr --set target_language=x => --set target_language=x: is not a language; give a code
