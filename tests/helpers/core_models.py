@@ -1,7 +1,8 @@
 """Small models of every kind, and sentence pairs for them."""
 
+import contextlib
 import dataclasses
-import itertools
+import random
 from collections.abc import Callable
 
 import pytest
@@ -9,85 +10,18 @@ import torch
 from torch import nn
 
 from nmtalign.core.model import Batch, TranslationModel, make_batch
+from nmtalign.settings.definition import SettingError, select
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
 
 _SIZES = {"embedding": 5, "hidden": 6, "attention_hidden": 7, "maxout": 4, "output_rank": 3, "heads": 1}
 TINY = ModelConfig(source_vocabulary_size=11, target_vocabulary_size=13, **_SIZES, initialisation="xavier")
-VARIANTS = [
-    dataclasses.replace(TINY, cell=cell, order=order, attention=attention, bidirectional=both, output_rank=rank)
-    for cell, order, rank in (
-        ("paper", "look-generate-update", 3),
-        ("paper", "look-update-generate", 0),
-        ("cudnn", "look-generate-update", 0),
-        ("cudnn", "look-update-generate", 3),
-    )
-    for attention, both in (("additive", True), ("additive", False), ("none", False), ("none", True))
-]
-VARIANTS += [
-    dataclasses.replace(TINY, cell=cell, order=order, coverage="linguistic")
-    for cell, order in itertools.product(("paper", "cudnn"), ("look-generate-update", "look-update-generate"))
-]
-VARIANTS += [
-    dataclasses.replace(TINY, attention=score, cell=cell, order=order, bidirectional=both)
-    for score, cell, order, both in (
-        ("dot", "paper", "look-generate-update", True),
-        ("dot", "cudnn", "look-update-generate", False),
-        ("dot", "paper", "look-update-generate", True),
-        ("general", "paper", "look-update-generate", True),
-        ("general", "cudnn", "look-generate-update", True),
-        ("general", "paper", "look-generate-update", False),
-    )
-]
 ONE_WAY = dataclasses.replace(TINY, bidirectional=False)
-VARIANTS += [
-    dataclasses.replace(TINY, readout_previous_word=False),
-    dataclasses.replace(TINY, readout_previous_word=False, cell="cudnn", order="look-update-generate", output_rank=0),
-    dataclasses.replace(ONE_WAY, reverse_source=True),
-    dataclasses.replace(ONE_WAY, reverse_source=True, attention="none", cell="cudnn"),
-    dataclasses.replace(ONE_WAY, reverse_source=True, attention="none", order="look-update-generate"),
-    dataclasses.replace(ONE_WAY, reverse_source=True, attention="dot", readout_previous_word=False),
-]
 COVERED = dataclasses.replace(TINY, coverage="linguistic", order="update-look-generate")
-VARIANTS += [COVERED, dataclasses.replace(COVERED, layers=2)]
-VARIANTS += [dataclasses.replace(TINY, cell="lstm"), dataclasses.replace(TINY, cell="light", attention="none")]
-VARIANTS += [dataclasses.replace(TINY, cell="minimal"), dataclasses.replace(TINY, cell="minimal", attention="none")]
 SYSTEM_VARIANTS = {name: dataclasses.replace(TINY, **settings) for name, settings in SYSTEMS.items()}
 SYSTEM_VARIANTS["marginal"] = dataclasses.replace(TINY, attention_kind="marginal", attention_positions=2)
 LARGER = {"embedding": 32, "hidden": 64, "attention_hidden": 32, "maxout": 32, "heads": 2}  # for products in bf16
 LUONG = [SYSTEM_VARIANTS[f"luong-{span}"] for span in ("global", "local-m", "local-p")]
-VARIANTS += [
-    *SYSTEM_VARIANTS.values(),
-    dataclasses.replace(SYSTEM_VARIANTS["gnmt"], layers=2, attention="dot"),
-    dataclasses.replace(
-        SYSTEM_VARIANTS["luong-global"], layers=1, input_feeding="context", bidirectional=True, reverse_source=False
-    ),
-    dataclasses.replace(
-        SYSTEM_VARIANTS["luong-global"], layers=3, attention="concat", input_feeding="context", residual=True
-    ),
-    *(dataclasses.replace(config, input_feeding="none", layers=1) for config in LUONG),
-    *(
-        dataclasses.replace(LUONG[0], layers=layers, cell=cell, attention=score, residual=layers > 2)
-        for layers, cell, score in ((1, "lstm", "dot"), (1, "light", "concat"), (3, "cudnn", "general"))
-    ),
-    *(
-        dataclasses.replace(config, layers=layers, attention=score, attention_window=window, residual=layers > 2)
-        for config in LUONG[1:]
-        for layers, score, window in ((1, "concat", 1), (3, "dot", 2), (2, "general", 3))
-    ),
-    *(
-        dataclasses.replace(TINY, attention=score, order=order, attention_span=span, attention_window=2)
-        for score, order, span in (
-            ("additive", "look-generate-update", "local-m"),
-            ("dot", "look-update-generate", "local-p"),
-        )
-    ),
-]
-VARIANTS += [
-    dataclasses.replace(SYSTEM_VARIANTS["luong-global"], copy=True),
-    dataclasses.replace(TINY, copy=True, cell="cudnn", order="look-update-generate", coverage="linguistic"),
-    dataclasses.replace(TINY, copy=True, attention="dot", readout_previous_word=False, output_rank=0),
-]
 SHARED = [
     dataclasses.replace(TINY, shared_embeddings=True, output_rank=5),
     dataclasses.replace(
@@ -96,7 +30,6 @@ SHARED = [
     dataclasses.replace(TINY, shared_embeddings=True, output_rank=5, one_embedding=True, source_vocabulary_size=13),
     dataclasses.replace(SYSTEM_VARIANTS["luong-global"], shared_embeddings=True, output_rank=0, embedding=6),
 ]
-VARIANTS += SHARED
 LATENT = [SYSTEM_VARIANTS["marginal"]]
 LATENT += [
     dataclasses.replace(TINY, attention_kind=kind, attention_positions=positions, **changes)
@@ -113,18 +46,32 @@ LATENT += [
         ("hard", 2, {"copy": True}),
     )
 ]
-VARIANTS += LATENT[1:]
 TRANSFORMER = dataclasses.replace(SYSTEM_VARIANTS["transformer"], embedding=6, heads=2, shared_embeddings=False)
-VARIANTS += [
-    dataclasses.replace(TRANSFORMER, norm="post", alignment_layer=1, alignment_head=2),
-    dataclasses.replace(TRANSFORMER, norm="post", shared_embeddings=True, layers=1),
-    dataclasses.replace(
-        TRANSFORMER, source_vocabulary_size=13, shared_embeddings=True, one_embedding=True, norm="post"
-    ),
-]
 # Every kind of cell, attention and softmax, once.
 DIFFERENT = [*SYSTEM_VARIANTS.values(), *SHARED, *LATENT]
 DIFFERENT += [dataclasses.replace(TINY, cell=cell, coverage="linguistic") for cell in ("paper", "cudnn")]
+DIFFERENT += [TRANSFORMER, dataclasses.replace(TRANSFORMER, norm="post", alignment_layer=1, alignment_head=2)]
+DIFFERENT += [dataclasses.replace(TINY, readout="attentional", cell=cell) for cell in ("paper", "cudnn")]
+
+
+def random_variant(seed: int) -> ModelConfig:
+    """One of `DIFFERENT`, in which half of the settings were changed at random, one after the other, where they fit."""
+    drawn = random.Random(seed)
+    choices = {"layers": (1, 1, 2, 3), "output_rank": (0, 3, 5), "maxout": (4, 5), "embedding": (5, 6), "heads": (1, 2)}
+    choices |= {"attention_positions": (1, 2, 3), "attention_window": (1, 2), "source_vocabulary_size": (11, 13)}
+    choices |= {"alignment_layer": (0, 1), "alignment_head": (0, 1)}
+    choices |= {name: one.choices for name, one in select(ModelConfig, lambda one: one.choices).items()}
+    choices |= dict.fromkeys(select(ModelConfig, lambda one: one.base is bool), (False, True))
+    del choices["one_embedding"]
+    config = drawn.choice(DIFFERENT)
+    for name in drawn.sample(sorted(choices), len(choices) // 2):
+        with contextlib.suppress(SettingError):
+            config = dataclasses.replace(config, **{name: drawn.choice(choices[name])})
+    same = config.shared_embeddings and config.source_vocabulary_size == config.target_vocabulary_size
+    return dataclasses.replace(config, one_embedding=same)
+
+
+VARIANTS = [*DIFFERENT, *map(random_variant, range(100))]
 PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
 # For a copying model: the target word that is copied from each place of the source, or a place of the source (from 13).
 COPYING_PAIRS = [([3, 4, 1, 6, 1], [15, 5, 13, 2, 1, 15]), ([7], [5, 13, 7, 8])]
