@@ -3,11 +3,13 @@
 The recorder of these tests does the work again where CUDA would replay it; the last tests record real graphs.
 """
 
+import dataclasses
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from helpers import core_models as models
 from helpers.recording import Again
 
 from nmtalign.core.model import TranslationModel, make_batch
@@ -74,20 +76,10 @@ def test_a_bucket_holds_its_batch():
 
 
 @pytest.mark.parametrize("static", [False, True])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"cell": "cudnn", "order": "look-update-generate", "output_rank": 0},
-        {"attention": "none", "bidirectional": False, "reverse_source": True},
-        {"attention": "general", "readout_previous_word": False},
-        {"attention_kind": "marginal", "attention_positions": 2},
-    ],
-)
-def test_padding_to_a_bucket_changes_neither_loss_nor_gradient(options, static):
-    model, batch = model_of(**options), batch_of(*SMALL)
-    loss = loss_of(model, smoothing=0.1)
-    objective, nll = loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
+@pytest.mark.parametrize("config", models.DIFFERENT, ids=models.named)
+def test_padding_to_a_bucket_changes_neither_loss_nor_gradient(config, static):
+    model, batch = models.make_model(config), models.batch_of(config)
+    objective, nll = loss_of(model, smoothing=0.1)(*batch.inputs())
     expected = torch.autograd.grad(objective, list(model.parameters()))
     loss = loss_of(model, smoothing=0.1, static=static)
     padded_objective, padded_nll = loss(*pad_to_bucket(batch, ROWS).inputs())
@@ -193,14 +185,11 @@ def test_dropout_draws_new_numbers_at_every_replay_and_the_same_for_the_same_see
     assert seen[0] == seen[3]
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-@pytest.mark.parametrize("attention", ["additive", "none"])
-@pytest.mark.parametrize("cell", ["paper", "cudnn"])
-def test_a_pass_of_static_shapes_never_looks_at_a_value(cell, attention, dropout):
+@pytest.mark.parametrize("config", models.DIFFERENT, ids=models.named)
+def test_a_pass_of_static_shapes_never_looks_at_a_value(config):
     """No code that waits for the GPU can be captured; tensors without values raise if code reads their values."""
-    model = model_of(cell=cell, attention=attention, dropout=dropout).to("meta")
-    batch = batch_of(*SMALL).to(torch.device("meta"))
-    tensors = batch.source, batch.source_mask, batch.target, batch.target_mask
+    model = models.make_model(dataclasses.replace(config, dropout=0.3)).train().to("meta")
+    tensors = models.batch_of(config).to(torch.device("meta")).inputs()
     with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
         model.loss(*tensors)
     objective, _ = loss_of(model, 0.1, static=True)(*tensors)
