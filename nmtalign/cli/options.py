@@ -200,10 +200,6 @@ def _always(known: Mapping[str, Setting]) -> list[inspect.Parameter]:
     return [inspect.Parameter(name, only, default=one, annotation=kind) for name, (kind, one) in options.items()]
 
 
-class PassedError(Exception):
-    """Carries another error past typer, which would end the command with a code and a message of its own."""
-
-
 class Command(TyperCommand):
     """A command that explains wrong options and arguments."""
 
@@ -222,13 +218,7 @@ class Command(TyperCommand):
         try:
             super().format_help(ctx, formatter)
         except SystemExit:
-            raise PassedError from BrokenPipeError()
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except (BrokenPipeError, KeyboardInterrupt) as error:
-            raise PassedError from error
+            raise BrokenPipeError from None
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Parses the arguments; `--show-settings` needs none."""
