@@ -21,12 +21,11 @@ def draw_inputs(
     files: Sequence[tuple[str, Path]],
     output: Path | None,
     config: ViewConfig,
-    *,
-    sentence: str = "",
-    gold: Path | None = None,
-    title: str = "",
-    colour: bool = False,
-    notify: Callable[[str], None] = lambda message: None,
+    sentence: str,
+    gold: Path | None,
+    title: str,
+    colour: bool,
+    notify: Callable[[str], None],
 ) -> str:
     """Draws (name, path) of alignment files, or of model directories and their logs; arguments as those of `api.view`.
 
