@@ -92,11 +92,8 @@ def with_settings(*classes: type) -> Callable[[Callable[..., None]], Callable[..
             flags = {name: arguments.pop(name) for name in options}
             flags = {n: options[n].parse(v) if isinstance(v, str) else v for n, v in flags.items() if v is not None}
             workspace = definition.load_workspace(config)
-            chosen_layers = (
-                *map(workspace.section, sections),
-                (COMMAND_LINE, flags),
-                (SET, _assignments(assigned, found)),
-            )
+            typed: tuple[Layer, ...] = (COMMAND_LINE, flags), (SET, _assignments(assigned, found))
+            chosen_layers = (*map(workspace.section, sections), *typed)
             preset, warnings = "", list[str]()
             if "preset" in arguments:
                 from nmtalign.training.budget import for_another_preset, training_layers
