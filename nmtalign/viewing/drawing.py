@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from nmtalign.errors import UsageError
-from nmtalign.figures import FORMATS
+from nmtalign.figures import FORMATS, check_figure_name, save, usual_settings
 from nmtalign.files import LOG
 from nmtalign.settings.command_settings import ViewConfig
 from nmtalign.text.lines import counted
-from nmtalign.viewing.curves import draw_curves, read_curves, render_curves
+from nmtalign.viewing.curves import curve_figure, read_curves, render_curves
 
 _LIMIT = 20_000  # sentences of a page, if the settings give none
 
@@ -46,7 +46,9 @@ def draw_inputs(
         curves, names = [read_curves(path) for _, path in files], [name for name, _ in files]
         if output is None:
             return render_curves(curves, names, width, config.x, colour)
-        for note in (*draw_curves(curves, names, output, config.x), f"wrote {output}"):
+        with usual_settings(names, check_figure_name(output)) as notes:
+            save(curve_figure(curves, names, config.x), output)
+        for note in (*notes, f"wrote {output}"):
             notify(note)
         return ""
 
