@@ -9,26 +9,12 @@ from typing import TYPE_CHECKING, Any
 from nmtalign.errors import FormatError, InputError, NmtalignError, ResourceError, TrainingError, UsageError
 from nmtalign.version import __version__
 
+# ruff: noqa: F403, F405
 if TYPE_CHECKING:
     from nmtalign.alignment.alignment_file import AlignmentFile
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.symmetrization import symmetrize
-    from nmtalign.api import (
-        aer,
-        align,
-        align_files,
-        application,
-        describe,
-        export,
-        link,
-        prepare,
-        score,
-        serve,
-        symmetrize_files,
-        train,
-        translate_files,
-        view,
-    )
+    from nmtalign.api import *
     from nmtalign.translating.requests import Request
     from nmtalign.translating.rescoring import score_pairs
     from nmtalign.translating.translator import Translation, Translator

@@ -23,7 +23,7 @@ from nmtalign.settings.command_settings import (
     TranslateConfig,
     ViewConfig,
 )
-from nmtalign.settings.definition import Layer, check_keys, definitions, naming, resolve
+from nmtalign.settings.definition import FilePair, Layer, check_keys, definitions, naming, resolve
 from nmtalign.settings.presets import AUTO, DEFAULT_PRESET
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from nmtalign.alignment.symmetrization import BackwardOrder, DirectionCounts
     from nmtalign.data.corpus_writer import Summary
     from nmtalign.scoring.scoring_run import ScoreResult, Track
-    from nmtalign.settings.definition import FilePair
     from nmtalign.text.lines import Shard
     from nmtalign.training.events import Finished, Listener
     from nmtalign.translating.file_translation import FileTranslation
@@ -346,7 +345,7 @@ def aer(
     *,
     source: StrPath | None = None,
     target: StrPath | None = None,
-    others: "Sequence[FilePair]" = (),
+    others: Sequence[FilePair] = (),
     config: AerConfig | None = None,
     **settings: Any,
 ) -> "LinkComparison":
@@ -404,9 +403,7 @@ def view(
             raise UsageError("there is nothing to draw; give at least one alignment file or model")
         from nmtalign.viewing.drawing import draw_inputs
 
-        return draw_inputs(
-            files, path, config, sentence=sentence, gold=links, title=title, colour=colour, notify=notify
-        )
+        return draw_inputs(files, path, config, sentence, links, title, colour, notify)
 
 
 def application(

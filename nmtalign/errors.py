@@ -43,13 +43,6 @@ class TrainingError(NmtalignError):
     exit_code = 6
 
 
-def with_more(error: NmtalignError, more: str) -> NmtalignError:
-    """An error with the same exit code and a longer message."""
-    # The error of a setting is made from the rule and the values instead of a message.
-    kind = UsageError if isinstance(error, UsageError) else type(error)
-    return kind(f"{error}{more}")
-
-
 NO_MEMORY = "out of memory; give a smaller batch, shorter lines or fewer workers"
 
 # Parts of the messages with which libraries report that memory or address space is exhausted.

@@ -8,7 +8,7 @@ import io
 import logging
 import textwrap
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,21 +73,17 @@ def usual_settings(texts: Iterable[str], kind: str) -> Iterator[list[str]]:
 
 
 def save(figure: Any, path: Path, dpi: float = _DPI) -> None:
-    """Writes a figure atomically, cut to its content; the file contains no date."""
-    kind = check_figure_name(path)
-    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    """Writes a figure atomically."""
     # Drawn in memory, because on a full disk matplotlib's PDF writer hides the error of the disk.
-    drawn = _drawn(figure, kind, dpi, dates)
+    drawn = picture(figure, check_figure_name(path), dpi)
     with atomic_path(path) as temporary:
         temporary.write_bytes(drawn)
 
 
-def svg_for_page(figure: Any, title: str) -> str:
-    """Returns the figure as an SVG with a title, for an HTML page."""
-    return _drawn(figure, "svg", _DPI, {"Title": title, "Date": None}).decode()
-
-
-def _drawn(figure: Any, kind: str, dpi: float, metadata: Mapping[str, Any] | None) -> bytes:
+def picture(figure: Any, kind: str, dpi: float = _DPI, title: str = "") -> bytes:
+    """Returns the content of a picture file, cut to the figure; it contains no date. An SVG may have a title."""
+    date = {"svg": "Date", "pdf": "CreationDate"}.get(kind)
+    metadata: dict[str, Any] = ({date: None} if date else {}) | ({"Title": title} if title else {})
     stream = io.BytesIO()
     figure.savefig(stream, format=kind, dpi=dpi, bbox_inches="tight", pad_inches=0.05, metadata=metadata)
     return stream.getvalue()

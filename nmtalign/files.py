@@ -18,7 +18,7 @@ import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from nmtalign.errors import ResourceError, UsageError
 
@@ -223,18 +223,17 @@ def atomic_text(path: Path, follow: bool = True) -> Iterator[TextIO]:
                 yield stream
 
 
-def lock(stream: IO[bytes] | int) -> bool:
-    """Locks an open file or folder, if the system can, until it is closed; False if another process has locked it."""
+def _lock(descriptor: int, path: Path) -> bool:
+    """Locks an open file or folder, if the system can, until it is closed.
+
+    Returns False if another process has locked it, or has renamed or removed it since it was opened.
+    """
     try:
         if fcntl is not None:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        return not isinstance(error, BlockingIOError)
-    return True
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Returns whether an open file or folder still has this path: another process may have renamed or removed it."""
+        if isinstance(error, BlockingIOError):
+            return False
     with contextlib.suppress(OSError):
         return os.path.samestat(os.fstat(descriptor), path.stat())
     return False
@@ -266,7 +265,7 @@ class PartialFile:
         make_folder(self.partial.parent)
         with disk_errors(self.partial):
             stream = self.partial.open("a+b", buffering=0)
-            if not lock(stream) or not _is_at(stream.fileno(), self.partial):
+            if not _lock(stream.fileno(), self.partial):
                 stream.close()
                 raise UsageError(f"{self.partial}: another run is writing this file; wait for it, or give another name")
             keep_mode(stream.fileno(), self.path)
@@ -332,7 +331,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
             with disk_errors(folder):
                 descriptor = os.open(folder, os.O_RDONLY)
             stack.callback(os.close, descriptor)
-            if not lock(descriptor) or not _is_at(descriptor, folder):
+            if not _lock(descriptor, folder):
                 raise UsageError(f"{folder}: another process is working in this folder; wait for it, or give another")
         try:
             yield

@@ -58,7 +58,10 @@ def write_live_page(
         raise UsageError("the live page takes its examples from the two texts of a test set: give SRC TGT")
     loaded = sorted((load_model(path, "cpu") for path in models), key=lambda one: one.model.config.attention == "none")
     for one in loaded:
-        _check(one)
+        for name, values in _SUPPORTED.items():
+            if (value := getattr(one.model.config, name)) not in values:
+                possible = " or ".join(map(str, values))
+                raise UsageError(f"{one.folder}: the live page cannot run {name} = {value}; it supports {possible}")
     if [one.model.config.attention == "none" for one in loaded] not in ([False], [False, True]):
         raise UsageError("the live page needs one model with attention, and at most one without (RNNencdec)")
     if len({(one.source_language, one.target_language) for one in loaded}) > 1:
@@ -81,14 +84,6 @@ def write_live_page(
         stream.writelines(page(title or "A translator at work", part("live.html"), scripts, data, workers="blob:"))
     size = sum(len(text) for _, text in data) / 1e6
     notify(f"wrote {output} ({size:.1f} MB, examples: {len(samples)}): open it in a browser")
-
-
-def _check(loaded: LoadedModel) -> None:
-    """Raises UsageError if the page cannot run a model."""
-    for name, values in _SUPPORTED.items():
-        if (value := getattr(loaded.model.config, name)) not in values:
-            possible = " or ".join(map(str, values))
-            raise UsageError(f"{loaded.folder}: the live page cannot run {name} = {value}; it supports {possible}")
 
 
 def packed(model: TranslationModel) -> tuple[list[dict[str, Any]], bytes]:

@@ -183,9 +183,11 @@ def describe_model(folder: Path) -> dict[str, Any]:
 def _describe_tensors(path: Path) -> dict[str, Any]:
     """Describes a file of weights or a checkpoint after checking all its bytes."""
     try:
-        metadata, count = check_tensors(path)
+        arrays, metadata = map_arrays(path)
         if "position" in metadata:
             return {**parse_json(metadata["position"]), "checksum": "matches"}
+        scales = {name + SCALE for name in arrays} if metadata.get("weights") == "int8" else set()
+        count = sum(array.size for name, array in arrays.items() if name not in scales)
         facts: dict[str, Any] = {"parameters": count, "checksum": "matches"}
         facts |= {name: parse_json(metadata[name]) for name in ("update", CALIBRATION, AVERAGED) if name in metadata}
         return facts | ({"weights": metadata["weights"]} if "weights" in metadata else {})
@@ -495,16 +497,6 @@ def read_metadata(path: Path) -> dict[str, str]:
     """Returns the metadata of a file without reading its tensors; raises FormatError if it is foreign or cut off."""
     with _opened(path) as (_, metadata):
         return metadata
-
-
-def check_tensors(path: Path) -> tuple[dict[str, str], int]:
-    """Verifies the checksum of a file; returns its metadata and the number of values of its tensors, without scales.
-
-    Raises FormatError, which describes the damage.
-    """
-    arrays, metadata = map_arrays(path)
-    scales = {name + SCALE for name in arrays} if metadata.get("weights") == "int8" else set()
-    return metadata, sum(array.size for name, array in arrays.items() if name not in scales)
 
 
 @contextlib.contextmanager

@@ -15,9 +15,9 @@ from nmtalign.figures import (
     check_figure_name,
     legend_above,
     need_matplotlib,
+    picture,
     save,
     small_print,
-    svg_for_page,
     usual_settings,
 )
 
@@ -91,7 +91,7 @@ def test_letters_without_a_font_are_reported_except_for_an_svg(monkeypatch: pyte
 
 def test_an_svg_for_a_page_has_a_title() -> None:
     with usual_settings([], "svg"):
-        one, again = (svg_for_page(figure("x"), "a < b & x") for _ in range(2))
+        one, again = (picture(figure("x"), "svg", title="a < b & x") for _ in range(2))
     assert one == again
     root = ElementTree.fromstring(one)  # noqa: S314
     assert "a < b & x" in "".join(root.itertext())

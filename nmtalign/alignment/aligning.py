@@ -16,7 +16,7 @@ from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord, Lines, in_order
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
-from nmtalign.errors import NmtalignError, UsageError, with_more
+from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import is_aligner, sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.settings.command_settings import AlignConfig, Reading
@@ -196,7 +196,7 @@ class AlignmentRun:
                 for _ in watch(self):
                     pass
         except NmtalignError as error:
-            raise with_more(error, self.left()) from None
+            raise type(error)(f"{error}{self.left()}") from None
         return self.summary
 
     def __iter__(self) -> Iterator[AlignmentRecord]:

@@ -19,7 +19,7 @@ import h5py
 
 from nmtalign.alignment.alignment_file import AlignmentFile, method_of
 from nmtalign.alignment.links import Link
-from nmtalign.errors import InputError, UsageError, with_more
+from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.command_settings import AerConfig
 from nmtalign.settings.definition import FilePair
 from nmtalign.text import link_counting as counting
@@ -279,7 +279,8 @@ def comparable(
                 lines = {path: list(read_lines(path)) for path in one}
                 if {*map(len, lines.values())} == {pairs} and (found := _in_tokens(files, one, lines)):
                     return found
-        raise with_more(error, ", or convert them with the raw texts: nmtalign aer --source SRC --target TGT") from None
+        fix = "or convert them with the raw texts: nmtalign aer --source SRC --target TGT"
+        raise InputError(f"{error}, {fix}") from None
     known, split = next(filter(None, (file.words for file in files)), None), SpacedWords().tokenize
     sides = [  # the words that the links count
         [pair[side] for pair in known] if known else list(map(split, lines[path])) if path else None

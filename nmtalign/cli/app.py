@@ -86,7 +86,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = _dispatch(arguments)
     except BaseException as error:
-        code = _report(error.__cause__ if type(error).__name__ == "PassedError" else error)
+        code = _report(error)
     try:
         sys.stdout.flush()
     except (BrokenPipeError, ResourceError) as error:
@@ -106,13 +106,14 @@ def _dispatch(arguments: Sequence[str]) -> int:
         for name in COMMANDS:
             add_command(app, name)
         result = app(list(arguments), prog_name="nmtalign", standalone_mode=False)
-    elif first in ("--help", "-h"):
+        return result if isinstance(result, int) else 0
+    if first in ("--help", "-h"):
         _print_help()
-        return 0
     elif first == "--version":
         sys.stdout.write(f"nmtalign {__version__}\n")
-        return 0
     else:
+        from typer import Exit
+
         from nmtalign.cli.common import signals
         from nmtalign.cli.options import load_command
 
@@ -129,8 +130,13 @@ def _dispatch(arguments: Sequence[str]) -> int:
             return 0
         name, *rest = arguments
         with signals:
-            result = load_command(name).main(rest, prog_name=f"nmtalign {name}", standalone_mode=False)
-    return result if isinstance(result, int) else 0
+            command = load_command(name)
+            try:
+                with command.make_context(f"nmtalign {name}", rest) as context:  # `main` has messages of its own
+                    command.invoke(context)
+            except Exit as end:
+                return end.exit_code
+    return 0
 
 
 def _guard_address_space() -> None:

@@ -27,6 +27,7 @@ import typer
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, check_other, own_files
 from nmtalign.report.document import DataTable, table_lines
+from nmtalign.settings.definition import option
 from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading
 
 _HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
@@ -60,12 +61,12 @@ def writes(kind: Literal["a file", "a folder"], stdout: bool = False) -> Callabl
     It refuses `-` where standard output is not possible, and lets `check_inputs` protect the inputs from a file.
     """
 
-    def note(option: typer.CallbackParam, value: Path | None) -> Path | None:
+    def note(parameter: typer.CallbackParam, value: Path | None) -> Path | None:
         if value == STDOUT and not stdout:
-            name = min(option.opts, key=len)
+            name = min(parameter.opts, key=len)
             raise UsageError(f"{name} -: standard output is not possible here; give the name of {kind}")
         if value is not None and kind == "a file":
-            outputs[str(option.name)] = value
+            outputs[str(parameter.name)] = value
         return value
 
     return note
@@ -87,11 +88,8 @@ def check_inputs(*inputs: Path | None) -> None:
     """
     if inputs.count(STDIN) > 1:
         raise UsageError("standard input (-) is given more than once, and can be read only once; give files")
-    written = [
-        ("-o" if name == "output" else f"--{name.replace('_', '-')}", path)
-        for name, path in sorted(outputs.items())
-        if path != STDOUT
-    ]
+    paths = {name: path for name, path in sorted(outputs.items()) if path != STDOUT}
+    written = [("-o" if name == "output" else option(name), path) for name, path in paths.items()]
     if not written:
         return
     files = [Path("/dev/stdin"), *(file for one in inputs if one is not None for file in (one, *own_files(one)))]

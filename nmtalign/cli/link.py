@@ -61,18 +61,12 @@ def link(
             show(f"[{progress.step}/{progress.steps}] {progress.doing}{done}{rest}")  # [2/3] learning: 34%, 0:43 left
 
         links = link_texts(source, target, output, show=told, notify=common.say, config=chosen.settings)
-    pairs, count = _print(links, scores)
+    pairs = count = 0
+    with links.open(encoding="utf-8", newline="\n") as stream:
+        for pairs, line in enumerate(stream, 1):  # noqa: B007
+            pharaoh = line.partition("\t")[0]
+            count += len(pharaoh.split())
+            sys.stdout.write(line if scores else f"{pharaoh}\n")
     before = "" if steps else "already complete: "
     tell(f"{before}{counted(pairs, 'pair')}, {counted(count, 'link')}; the aligner and {LEXICON} are in {output}")
     tell(f"to align other pairs: nmtalign align NEW_SRC NEW_TGT -m {quote(str(output))} --pharaoh")
-
-
-def _print(path: Path, scores: bool) -> tuple[int, int]:
-    """Prints the stored links; returns the number of pairs and of links."""
-    pairs = links = 0
-    with path.open(encoding="utf-8", newline="\n") as stream:
-        for pairs, line in enumerate(stream, 1):  # noqa: B007
-            pharaoh = line.partition("\t")[0]
-            links += len(pharaoh.split())
-            sys.stdout.write(line if scores else f"{pharaoh}\n")
-    return pairs, links

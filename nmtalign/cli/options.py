@@ -92,11 +92,8 @@ def with_settings(*classes: type) -> Callable[[Callable[..., None]], Callable[..
             flags = {name: arguments.pop(name) for name in options}
             flags = {n: options[n].parse(v) if isinstance(v, str) else v for n, v in flags.items() if v is not None}
             workspace = definition.load_workspace(config)
-            chosen_layers = (
-                *map(workspace.section, sections),
-                (COMMAND_LINE, flags),
-                (SET, _assignments(assigned, found)),
-            )
+            typed: tuple[Layer, ...] = (COMMAND_LINE, flags), (SET, _assignments(assigned, found))
+            chosen_layers = (*map(workspace.section, sections), *typed)
             preset, warnings = "", list[str]()
             if "preset" in arguments:
                 from nmtalign.training.budget import for_another_preset, training_layers
@@ -200,10 +197,6 @@ def _always(known: Mapping[str, Setting]) -> list[inspect.Parameter]:
     return [inspect.Parameter(name, only, default=one, annotation=kind) for name, (kind, one) in options.items()]
 
 
-class PassedError(Exception):
-    """Carries another error past typer, which would end the command with a code and a message of its own."""
-
-
 class Command(TyperCommand):
     """A command that explains wrong options and arguments."""
 
@@ -222,13 +215,7 @@ class Command(TyperCommand):
         try:
             super().format_help(ctx, formatter)
         except SystemExit:
-            raise PassedError from BrokenPipeError()
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except (BrokenPipeError, KeyboardInterrupt) as error:
-            raise PassedError from error
+            raise BrokenPipeError from None
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Parses the arguments; `--show-settings` needs none."""

@@ -72,14 +72,10 @@ def prep(
         tell(f"the {name} text is in {folder / names[0]} and {folder / names[1]}")
     for note in summary.notes:
         (common.say if note.startswith("warning: ") else tell)(note)
-    tell(f"the corpus is in {folder}; next: nmtalign train{_arguments(chosen, output)}")
-
-
-def _arguments(chosen: Chosen[PrepConfig], output: Path | None) -> str:
-    """The arguments of the next `train`: the corpus, and the model whose vocabularies it has."""
-    folder = f" {quote(str(output or chosen.workspace.data))}" if output or chosen.workspace.file is None else ""
-    first = Path(chosen.settings.vocabulary_from)
-    return f"{folder} --init-from {quote(str(first))} -o OTHER" if (first / CONFIG).is_file() else folder
+    corpus = f" {quote(str(folder))}" if output or workspace.file is None else ""
+    first = Path(chosen.settings.vocabulary_from)  # perhaps a model, with which the training can begin
+    start = f" --init-from {quote(str(first))} -o OTHER" if (first / CONFIG).is_file() else ""
+    tell(f"the corpus is in {folder}; next: nmtalign train{corpus}{start}")
 
 
 def _texts(

@@ -66,7 +66,11 @@ def score(
     workspace = chosen.workspace
     references, source = _texts(workspace, reference or [], source, optional=bool(hypotheses))
     systems = _systems(workspace, hypotheses or [], model, only_references=bool(reference))
-    scores = _segment_files(segment_scores or [])
+    scores: dict[str, list[Path]] = {}  # the files of each metric, in the order of the systems
+    for metric, path in map(common.named, segment_scores or ()):
+        if not metric:
+            raise UsageError(f"--segment-scores {path}: give METRIC=FILE")
+        scores.setdefault(metric, []).append(path)
     common.check_inputs(*references, source, *systems.values(), *itertools.chain(*scores.values()))
     _check(chosen, len(systems), html, plot)
     translation = None
@@ -136,16 +140,6 @@ def _systems(
     if not hypotheses and sys.stdin.isatty():
         raise UsageError("nothing to score: give HYP, a translation on stdin, or -m to translate the source")
     return {common.escaped(name): path for name, path in common.name_files(hypotheses or [STDIN])}
-
-
-def _segment_files(arguments: Sequence[Path]) -> Mapping[str, Sequence[Path]]:
-    """The files of each metric, in the order of the systems."""
-    files: dict[str, list[Path]] = {}
-    for metric, path in map(common.named, arguments):
-        if not metric:
-            raise UsageError(f"--segment-scores {path}: give METRIC=FILE")
-        files.setdefault(metric, []).append(path)
-    return files
 
 
 def _check(chosen: Chosen[ScoreConfig], systems: int, html: Path | None, plot: Path | None) -> None:

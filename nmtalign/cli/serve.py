@@ -10,12 +10,10 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig
 from nmtalign.settings.definition import resolve
 
-Settings = Chosen[tuple[ServeConfig, TranslateConfig]]
-
 
 @with_settings(ServeConfig, TranslateConfig)
 def serve(
-    chosen: Settings,
+    chosen: Chosen[tuple[ServeConfig, TranslateConfig]],
     model: list[Path] | None = own_option(
         f"Model directory, or folder of `nmtalign link`; repeat it for other directions {MODEL_DEFAULT}",
         "DIR",

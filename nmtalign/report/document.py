@@ -57,11 +57,6 @@ def printable(text: str) -> str:
     return text.translate(_SHOWN)
 
 
-def plain(text: Inline) -> str:
-    """The text without styles."""
-    return "".join(span.text for span in spans(text))
-
-
 @dataclass(frozen=True)
 class Heading:
     """The beginning of a section (level 2) or of a part of one (level 3)."""

@@ -66,7 +66,8 @@ def _block(block: doc.Block) -> str:
 
 def _table(table: doc.DataTable) -> str:
     columns = list(zip(table.head, *table.rows, strict=True))
-    left = [n < table.words or any(_BAR.search(doc.plain(cell)) for cell in column) for n, column in enumerate(columns)]
+    bars = [any(_BAR.search(span.text) for cell in column for span in doc.spans(cell)) for column in columns]
+    left = [number < table.words or is_bar for number, is_bar in enumerate(bars)]
     kinds = [' class="text"' if is_left else "" for is_left in left]
     heads = "".join(f'<th scope="col"{kind}>{_inline(text)}</th>' for kind, text in zip(kinds, table.head, strict=True))
     rows = ""

@@ -57,11 +57,12 @@ def write_report(made: Reproduction) -> Path:
 
 
 def _opening(made: Reproduction) -> Iterator[doc.Block]:
+    unit = "target words" if made.unit == "words" else made.unit
     yield doc.Paragraph(
         f"All models have the scale `{made.settings.scale}` ({made.scale.what}), the same training text, the same "
-        f"budget ({made.budget} for each model), the same optimiser and batches unless the table says otherwise, and "
-        f"the same search. Seeds of the models: {', '.join(map(str, made.seeds))}. A model is tested with the weights "
-        "that had the smallest loss on dev within the budget."
+        f"budget ({made.amount:,.10g} {unit} for each model), the same optimiser and batches unless the table says "
+        f"otherwise, and the same search. Seeds of the models: {', '.join(map(str, made.seeds))}. A model is tested "
+        "with the weights that had the smallest loss on dev within the budget."
     )
     if made.failures:
         yield doc.Heading("What failed")

@@ -41,18 +41,8 @@ _DONE = "work/done.json"  # the key of each output
 _MACHINE = select(TrainingConfig, lambda one: one.affects == "machine" or one.loading)
 _DRAWN = range(10, 21)  # words of the sentences of Figure 3, as in the article
 Settings = Mapping[str, Any]
+Budget = tuple[str, float]  # "words" (of the target) or "hours", and how many every model gets
 FLAGSHIP = "RNNsearch-50"
-
-
-@dataclass(frozen=True)
-class EqualBudget:
-    """How much training every model gets: target words or hours."""
-
-    unit: str
-    amount: float
-
-    def __str__(self) -> str:
-        return f"{self.amount:,.10g} {'target words' if self.unit == 'words' else self.unit}"
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,7 @@ class Scale:
 
     what: str
     settings: Settings
-    budget: EqualBudget
+    budget: Budget
 
 
 def _quick(sizes: str, warmup: int) -> Settings:
@@ -88,16 +78,12 @@ def _quick(sizes: str, warmup: int) -> Settings:
 
 SCALES: Mapping[str, Scale] = {
     "tiny": Scale(
-        "sizes of the preset tiny, trained with AdamW: minutes on a laptop",
-        _quick("tiny", warmup=100),
-        EqualBudget("words", 3_000_000),
+        "sizes of the preset tiny, trained with AdamW: minutes on a laptop", _quick("tiny", warmup=100), ("words", 3e6)
     ),
     "small": Scale(
-        "sizes of the preset small, trained with AdamW: hours on a laptop",
-        _quick("small", warmup=200),
-        EqualBudget("words", 10_000_000),
+        "sizes of the preset small, trained with AdamW: hours on a laptop", _quick("small", warmup=200), ("words", 1e7)
     ),
-    "paper": Scale("the paper's own sizes and training", {}, EqualBudget("hours", 110)),
+    "paper": Scale("the paper's own sizes and training", {}, ("hours", 110)),
 }
 
 
@@ -188,9 +174,8 @@ class Reproduction:
         self.workspace, self.settings, self.folder = workspace, settings, folder
         self.experiments = chosen_experiments(settings.models, settings.systems)
         self.scale = SCALES[settings.scale]
-        amounts = {"words": settings.words, "hours": settings.hours}
-        chosen = (EqualBudget(unit, amount) for unit, amount in amounts.items() if amount)
-        self.budget = next(chosen, self.scale.budget)
+        amounts: Sequence[tuple[str, float | None]] = ("words", settings.words), ("hours", settings.hours)
+        self.unit, self.amount = next(((unit, amount) for unit, amount in amounts if amount), self.scale.budget)
         self.is_of_paper = any(experiment in PAPER_MODELS for experiment in self.experiments)
         self.seeds = [FIRST_SEED + number for number in range(settings.seeds)]
         self.tests = self._find_tests()
@@ -369,8 +354,8 @@ class Reproduction:
             **experiment.changed,
             "patience": 0,
         }
-        if self.budget.unit == "hours":
-            seconds = max(1, round(self.budget.amount * 3600))
+        if self.unit == "hours":
+            seconds = max(1, round(self.amount * 3600))
             budget = {"max_updates": 0, "max_time": f"{seconds}s", "validate_every": f"{max(1, seconds // 20)}s"}
             return {**values, **budget}
         # The mean length of the pairs that are short enough, so that every model reads the same number of words.
@@ -378,7 +363,7 @@ class Reproduction:
         longest = corpus.tokenizers.most_tokens(preset(experiment.preset)["max_length"])
         lengths = train.target.lengths[eligible(train, longest)]
         words = (float(lengths.sum()) / max(1, len(lengths)) + 1) * values.get("batch_size", TrainingConfig.batch_size)
-        updates = math.ceil(self.budget.amount / words)
+        updates = math.ceil(self.amount / words)
         every = max(10, math.ceil(updates / 20))
         budget = {"max_updates": updates, "epochs": 0.0, "validate_every": str(every)}
         return {**values, **budget, "log_every": min(TrainingConfig.log_every, every)}

@@ -45,8 +45,16 @@ def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, for
     UsageError, and writes nothing, if a file in the folder has other content and `force` is not given.
     """
     SampleConfig(pairs, seed)
+    # A small corpus leaves out all held-out sentences although it writes only some of them to dev and test. Thus a
+    # larger corpus of the same seed starts with the smaller one.
+    seen, kept = set[int](), min(_HELD_OUT, max(1, pairs // 10))
+    held_out = {name: list(islice(_new(generate(seed, name), seen), _HELD_OUT)) for name in ("dev", "test")}
     with work_folder(folder, ".sample") as work:
-        held_out = _write(work, pairs, seed)
+        for name, examples in held_out.items():
+            _write_part(work, name, examples[:kept])
+        _write_part(work, "train", islice(_new(generate(seed), seen), pairs))
+        with atomic_text(work / "nmtalign.toml") as stream:
+            stream.write(configuration(pairs))
         written = [(path, folder / path.name) for path in sorted(work.iterdir())]
         other = [path for path, old in written if not (old.is_file() and filecmp.cmp(path, old, shallow=False))]
         lost = [path.name for path in other if os.path.lexists(folder / path.name)]
@@ -57,20 +65,6 @@ def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, for
             )
         for path in other:
             path.replace(Path(os.path.realpath(folder / path.name)))
-    return held_out
-
-
-def _write(folder: Path, pairs: int, seed: int) -> int:
-    # A small corpus leaves out all held-out sentences although it writes only some of them to dev and test. Thus a
-    # larger corpus of the same seed starts with the smaller one.
-    seen: set[int] = set()
-    held_out = {name: list(islice(_new(generate(seed, name), seen), _HELD_OUT)) for name in ("dev", "test")}
-    kept = min(_HELD_OUT, max(1, pairs // 10))
-    for name, examples in held_out.items():
-        _write_part(folder, name, examples[:kept])
-    _write_part(folder, "train", islice(_new(generate(seed), seen), pairs))
-    with atomic_text(folder / "nmtalign.toml") as stream:
-        stream.write(configuration(pairs))
     return kept
 
 

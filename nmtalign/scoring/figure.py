@@ -31,7 +31,7 @@ def draw_by_length(report: Report, path: Path) -> list[str]:
 def length_svg(report: Report) -> str:
     """The figure as an `<svg>` element for a page of HTML; raises the errors of `draw_by_length`."""
     with figures.usual_settings((), "svg"):
-        return figures.svg_for_page(length_figure(report), f"{report.metrics[0]} by sentence length")
+        return figures.picture(length_figure(report), "svg", title=f"{report.metrics[0]} by sentence length").decode()
 
 
 def length_figure(report: Report) -> Any:

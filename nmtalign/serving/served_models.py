@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 from nmtalign.alignment.aligning import Models, align
@@ -50,16 +50,6 @@ class LineTranslator:
         return sum(each.alignment.size for each in entries if each.alignment is not None)
 
 
-def _aligned(
-    models: Models, config: AlignConfig, pairs: Sequence[tuple[int, tuple[str, str]]]
-) -> list[AlignmentRecord]:
-    """One record per numbered pair; raises InputError for one that is too long for the word aligner."""
-    records = list(align(models, [lines for _, lines in pairs], config, first=pairs[0][0]))
-    if isinstance(models, WordAligner) and (note := models.left_out()):
-        raise InputError(note)
-    return [replace(record, sentence_id=number) for (number, _), record in zip(pairs, records, strict=True)]
-
-
 class ServedAligner:
     """What aligns pairs of one direction: a word aligner, or a model."""
 
@@ -79,7 +69,15 @@ class ServedAligner:
             raise UsageError("this model has no attention, so it cannot align")
         given = "section [align]", vars(self._align_config)
         config = resolve(AlignConfig, given, (_REQUEST, _typed(settings, AlignConfig)))
-        return partial(_aligned, self._models, config), config
+
+        def aligned(pairs: Sequence[tuple[int, tuple[str, str]]]) -> list[AlignmentRecord]:
+            """One record per numbered pair; raises InputError for one that is too long for the word aligner."""
+            records = list(align(self._models, [lines for _, lines in pairs], config, first=pairs[0][0]))
+            if isinstance(self._models, WordAligner) and (note := self._models.left_out()):
+                raise InputError(note)
+            return [replace(record, sentence_id=number) for (number, _), record in zip(pairs, records, strict=True)]
+
+        return aligned, config
 
     def describe(self) -> Mapping[str, Any]:
         """The facts that a client may know."""

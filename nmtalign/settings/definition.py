@@ -8,7 +8,6 @@ definitions.
 import contextlib
 import dataclasses
 import difflib
-import functools
 import json
 import operator
 import os
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 from nmtalign.errors import UsageError
-from nmtalign.files import parse_toml, read_json, read_regular
+from nmtalign.files import open_regular, parse_toml, read_json
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS
 
 T = TypeVar("T")
@@ -224,15 +223,13 @@ def select(cls: Any, wanted: Callable[[Setting], bool]) -> dict[str, Setting]:
 class SettingError(UsageError):
     """A setting that cannot have its value, or settings that exclude each other; `rule` states what is allowed.
 
-    `naming` replaces it by a UsageError that names the settings as the user wrote them.
+    `naming` replaces it by a UsageError that names the settings as the user wrote them. Without values the rule is the
+    complete message, so that an error can be made from the message of another one, as from a worker process.
     """
 
     def __init__(self, rule: str, **values: Any) -> None:
         self.rule, self.values = rule, values
         super().__init__(self.named())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(SettingError, self.rule, **self.values), ()  # a worker process can raise it
 
     def named(self, *layers: Layer) -> str:
         """The message for settings from these layers, of which later ones have precedence.
@@ -251,6 +248,8 @@ class SettingError(UsageError):
             else:
                 origin, values = layers[levels[name]]
                 parts.append(written(origin, name, values[name]))
+        if not parts:
+            return self.rule
         first, *others = parts
         return f"{first}{' does not go with ' + ' and '.join(others) if others else ''}: {self.rule}"
 
@@ -562,11 +561,8 @@ def _read_toml(path: Path, given: bool) -> tuple[dict[str, Any], Sequence[str]]:
     """The table of the file, and its lines."""
     data = b""
     try:
-        if given:
-            with path.open("rb") as stream:  # --config may name a pipe: --config <(...)
-                data = stream.read(_MOST_BYTES)
-        else:
-            data = read_regular(path)
+        with path.open("rb") if given else open_regular(path) as stream:  # --config may name a pipe: --config <(...)
+            data = stream.read(_MOST_BYTES)
         return parse_toml(data), data.decode("utf-8-sig").split("\n")
     except OSError as error:
         raise UsageError(f"{path}: cannot read: {error.strerror}; give an existing file with --config") from None

@@ -149,7 +149,7 @@ def fitted_to_corpus(name: str, words: int) -> Mapping[str, Any]:
     """
     if "epochs" not in preset(name) or name == AUTO:
         return {}
-    updates, settings = _small_corpus(name)
+    updates, settings = _SMALL_CORPUS.get(name, _SMALL_CORPUS["small"])
     batch_size, epochs = preset(name)["batch_size"], preset(name)["epochs"]
     if words * epochs > _LARGE:
         dropout = min(preset(name).get("dropout", 0.0), _LARGE_DROPOUT)
@@ -194,8 +194,5 @@ def budget_of(name: str) -> str:
         return f"{_AUTO_PASSES:g} epochs, at most {_AUTO_TIME}; --dry-run shows what else it chooses"
     if "max_updates" in values:
         return f"{values['max_updates']:,} updates"
-    return f"{values['epochs']:g} epochs, on a small corpus {_small_corpus(name)[0]:,} updates"
-
-
-def _small_corpus(name: str) -> tuple[int, Mapping[str, Any]]:
-    return _SMALL_CORPUS.get(name, _SMALL_CORPUS["small"])
+    updates, _ = _SMALL_CORPUS.get(name, _SMALL_CORPUS["small"])
+    return f"{values['epochs']:g} epochs, on a small corpus {updates:,} updates"

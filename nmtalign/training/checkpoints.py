@@ -217,7 +217,7 @@ def find_checkpoint(folder: Path) -> Checkpoint | None:
     wrong = list[str]()
     for path in filter(Path.exists, (folder / model_directory.STATE, folder / model_directory.PREVIOUS_STATE)):
         try:
-            metadata, _ = model_directory.check_tensors(path)
+            _, metadata = model_directory.map_arrays(path)
             position = resolve(Position, (str(path), files.parse_json(metadata["position"])))
             return Checkpoint(path, position, metadata.get("fingerprint", ""), "; ".join(wrong))
         except FormatError as error:

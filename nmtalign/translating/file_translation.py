@@ -32,7 +32,7 @@ from nmtalign.alignment.links import (
     merge_pieces,
     word_starts,
 )
-from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError, with_more
+from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError
 from nmtalign.model_directory import BEST
 from nmtalign.search.beam_search import Array
 from nmtalign.settings.command_settings import TranslateConfig
@@ -242,7 +242,7 @@ class FileTranslation:
                         self._file.finish()
         except NmtalignError as error:
             if self.lines and self._file is not None:
-                raise with_more(error, self.left()) from None
+                raise type(error)(f"{error}{self.left()}") from None
             raise
         seconds = max(time.monotonic() - started, 1e-3)
         unit = {"sentencepiece": "pieces", "bytes": "bytes"}.get(translator.loaded.tokenizers.kind, "words")

@@ -21,7 +21,7 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -31,7 +31,7 @@ import numpy as np
 
 from nmtalign.alignment.alignment_file import AlignmentFile, method_of
 from nmtalign.alignment.link_files import LinkFigures, LinkFile, check_gold, count_links
-from nmtalign.alignment.links import AlignmentRecord, Link
+from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
 from nmtalign.version import __version__
@@ -168,18 +168,14 @@ def _packed_block(block: Sequence[Entry], gold: LinkFile | None) -> Iterator[tup
         ],
         "source": ["".join(word + "\n" for word in record.source) for record in records],
         "target": ["".join(word + "\n" for word in record.target) for record in records],
-        "links": [_flat(record.hard_links) for record in records],
-        "sure": [_flat(sorted(pair.sure)) if pair else [] for pair in pairs],
-        "possible": [_flat(sorted(pair.possible)) if pair else [] for pair in pairs],
+        "links": [[*chain.from_iterable(record.hard_links)] for record in records],
+        "sure": [[*chain.from_iterable(sorted(pair.sure))] if pair else [] for pair in pairs],
+        "possible": [[*chain.from_iterable(sorted(pair.possible))] if pair else [] for pair in pairs],
     }
     yield "words", _packed(json.dumps(columns, ensure_ascii=False, separators=(",", ":")).encode())
     matrices = (record.weights for record in records if record.weights.size <= MAX_CELLS)
     levels = (np.rint(np.nan_to_num(weights).clip(0, 1) * 255).astype(np.uint8) for weights in matrices)
     yield "weights", _packed(b"".join(map(bytes, levels)))
-
-
-def _flat(links: Iterable[Link]) -> list[int]:
-    return list(chain.from_iterable(links))
 
 
 def _packed(data: bytes) -> str:

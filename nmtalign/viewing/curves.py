@@ -173,16 +173,6 @@ def _signatures(curves: Sequence[Curves], names: Sequence[str]) -> list[str]:
     return [f"dev BLEU, greedy{of.format(', '.join(named))}: {signature}" for signature, named in models.items()]
 
 
-def draw_curves(curves: Sequence[Curves], names: Sequence[str], path: Path, axis: Axis = "updates") -> list[str]:
-    """Writes a .png, .svg or .pdf file; returns notes for the reader, one sentence each.
-
-    Raises UsageError for a name without a known ending, and where matplotlib is missing.
-    """
-    with figures.usual_settings(names, figures.check_figure_name(path)) as notes:
-        figures.save(curve_figure(curves, names, axis), path)
-    return notes
-
-
 def curve_figure(curves: Sequence[Curves], names: Sequence[str], axis: Axis = "updates") -> Any:
     """The matplotlib figure: one pair of axes per panel, side by side."""
     from matplotlib.figure import Figure

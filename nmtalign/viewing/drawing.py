@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from nmtalign.errors import UsageError
-from nmtalign.figures import FORMATS
+from nmtalign.figures import FORMATS, check_figure_name, save, usual_settings
 from nmtalign.files import LOG
 from nmtalign.settings.command_settings import ViewConfig
 from nmtalign.text.lines import counted
-from nmtalign.viewing.curves import draw_curves, read_curves, render_curves
+from nmtalign.viewing.curves import curve_figure, read_curves, render_curves
 
 _LIMIT = 20_000  # sentences of a page, if the settings give none
 
@@ -21,12 +21,11 @@ def draw_inputs(
     files: Sequence[tuple[str, Path]],
     output: Path | None,
     config: ViewConfig,
-    *,
-    sentence: str = "",
-    gold: Path | None = None,
-    title: str = "",
-    colour: bool = False,
-    notify: Callable[[str], None] = lambda message: None,
+    sentence: str,
+    gold: Path | None,
+    title: str,
+    colour: bool,
+    notify: Callable[[str], None],
 ) -> str:
     """Draws (name, path) of alignment files, or of model directories and their logs; arguments as those of `api.view`.
 
@@ -47,7 +46,9 @@ def draw_inputs(
         curves, names = [read_curves(path) for _, path in files], [name for name, _ in files]
         if output is None:
             return render_curves(curves, names, width, config.x, colour)
-        for note in (*draw_curves(curves, names, output, config.x), f"wrote {output}"):
+        with usual_settings(names, check_figure_name(output)) as notes:
+            save(curve_figure(curves, names, config.x), output)
+        for note in (*notes, f"wrote {output}"):
             notify(note)
         return ""
 

@@ -1,20 +1,32 @@
 """Sizes, times and intervals in words; bounds of settings."""
 
 import math
+import pickle
 
 import numpy as np
 import pytest
 
-from nmtalign.errors import InputError, UsageError, with_more
+from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.definition import Setting, SettingError, byte_count, interval, pair_of_sizes, resolve, seconds
+from nmtalign.settings.definition import (
+    Setting,
+    SettingError,
+    byte_count,
+    interval,
+    naming,
+    pair_of_sizes,
+    resolve,
+    seconds,
+)
 
 
 def test_the_error_of_a_setting_can_be_continued():
-    error = with_more(SettingError("a sample contains no phrases", sample=True, glossary="x"), "; 3 lines are done")
-    assert type(error) is UsageError
-    assert str(error).endswith("a sample contains no phrases; 3 lines are done")
-    assert type(with_more(InputError("a: line 2"), "; 1 line is done")) is InputError
+    error = SettingError("a sample contains no phrases", sample=True, glossary="x")
+    assert vars(pickle.loads(pickle.dumps(error))) == vars(error)  # noqa: S301 - as from a worker process
+    longer = type(error)(f"{error}; 3 lines are done")
+    assert str(longer).endswith("a sample contains no phrases; 3 lines are done")
+    with pytest.raises(UsageError, match=r"^sample = True does not go with .*; 3 lines are done$"), naming(("", {})):
+        raise longer
 
 
 def test_numbers_of_numpy_are_numbers():

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from nmtalign import view
 from nmtalign.errors import FormatError
 from nmtalign.training.events import EventLog, Finished, Progressed, Skipped, Started, Validated
-from nmtalign.viewing.curves import Curves, curve_figure, draw_curves, panels, read_curves, render_curves
+from nmtalign.viewing.curves import Curves, curve_figure, panels, read_curves, render_curves
 
 SIGNATURE = "BLEU|nrefs:1|tok:13a"
 
@@ -156,7 +157,7 @@ def test_panels_hold_training_and_dev_of_every_model(run: Curves) -> None:
     assert [trace.y for trace in bleu] == [[10, 20, 25]] * 2
 
 
-def test_the_figure_has_a_line_a_model_and_rings_what_was_kept(run: Curves, tmp_path: Path) -> None:
+def test_the_figure_has_a_line_a_model_and_rings_what_was_kept(run: Curves) -> None:
     figure = curve_figure([run, run], ["a", "$b$"], "epochs")
     loss, bleu, speed, names = figure.axes
     titles = ["loss per word", "dev BLEU", "target words/s"]
@@ -169,11 +170,16 @@ def test_the_figure_has_a_line_a_model_and_rings_what_was_kept(run: Curves, tmp_
     assert speed.get_ylim()[0] == 0
     assert [text.get_text() for text in names.get_legend().get_texts()] == ["a", "$b$"]
     assert any(SIGNATURE in text.get_text() for text in figure.texts)
-    assert draw_curves([run], ["a"], tmp_path / "f.svg") == []
-    first = (tmp_path / "f.svg").read_bytes()
-    draw_curves([run], ["a"], tmp_path / "f.svg")
-    assert (tmp_path / "f.svg").read_bytes() == first
-    assert "dev BLEU, greedy: BLEU|nrefs:1|tok:13a" in (tmp_path / "f.svg").read_text()
+
+
+def test_equal_curves_give_equal_files(run: Curves, tmp_path: Path) -> None:
+    files, notes = [tmp_path / "f.svg", tmp_path / "g.svg"], list[str]()
+    for file in files:
+        view([("a", run.path)], file, notify=notes.append)
+    assert notes == [f"wrote {file}" for file in files]
+    first, second = (file.read_text() for file in files)
+    assert first == second
+    assert "dev BLEU, greedy: BLEU|nrefs:1|tok:13a" in first
 
 
 def test_a_log_that_has_only_begun(tmp_path: Path) -> None:
