@@ -28,7 +28,7 @@ from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, check_other, own_files
 from nmtalign.report.document import DataTable, table_lines
 from nmtalign.settings.definition import option
-from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading
+from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading, unpacked_size
 
 _HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
 FIRST_REPORT = 10.0  # seconds until the first line of progress in a log
@@ -186,8 +186,6 @@ def advancing(quiet: bool, doing: str, total: float | None, unit: str = "lines")
 
 def lines_of(path: Path) -> int | None:
     """About how many lines a text file has, by its size and its first lines; None if that is not known."""
-    from nmtalign.translating.file_translation import unpacked_size
-
     if not path.is_file() or not (size := unpacked_size(path)):
         return None
     with reading(path) as stream:

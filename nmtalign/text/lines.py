@@ -11,6 +11,7 @@ import io
 import json
 import lzma
 import math
+import os
 import re
 import sys
 import zlib
@@ -221,9 +222,13 @@ def bare_name(path: Path) -> Path:
     return path.with_suffix("") if path.suffix in _SUFFIXES else path
 
 
-def is_converted(head: bytes) -> bool:
-    """Whether a file that begins with these bytes (6 are enough) is compressed or UTF-16."""
-    return head.startswith(_MAGIC)
+def unpacked_size(path: Path) -> int | None:
+    """The number of bytes of a regular file as UTF-8, None if it is compressed or in another encoding."""
+    with open(0 if path == STDIN else path, "rb", buffering=0, closefd=path != STDIN) as stream:
+        place = stream.tell()
+        head = stream.read(6)  # enough to recognise a compression
+        stream.seek(place)  # stdin is read later
+        return None if head.startswith(_MAGIC) else os.fstat(stream.fileno()).st_size
 
 
 def converted(raw: BinaryIO, name: str) -> io.RawIOBase:

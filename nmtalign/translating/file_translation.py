@@ -44,11 +44,11 @@ from nmtalign.text.lines import (
     as_json_line,
     counted,
     decode_lenient,
-    is_converted,
     lines_after,
     raw_lines,
     reading,
     shown,
+    unpacked_size,
     whole_text,
 )
 from nmtalign.text.tokenizer import Subwords, Tokenizers, lexicon_file
@@ -600,13 +600,3 @@ def _count_lines(path: Path) -> int:
     if path == STDIN:
         os.lseek(0, offset, os.SEEK_SET)
     return count + (last != b"\n")
-
-
-def unpacked_size(path: Path) -> int | None:
-    """The number of bytes of a regular file as UTF-8, None if it is compressed or in another encoding."""
-    size = _status(path).st_size
-    with open(0 if path == STDIN else path, "rb", buffering=0, closefd=path != STDIN) as stream:
-        place = stream.tell()
-        head = stream.read(6)
-        stream.seek(place)  # stdin is read later
-    return None if is_converted(head) else size

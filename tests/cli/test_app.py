@@ -251,7 +251,7 @@ def test_nothing_but_models_needs_torch_and_only_pictures_matplotlib(tmp_path, r
         "link b.en b.fr -o new",
     )
     code = (
-        "import shlex, sys; sys.modules |= {'torch': None, 'matplotlib': None}; "
+        "import shlex, sys; sys.modules |= {'torch': None, 'matplotlib': None}; sys.stderr.isatty = lambda: True; "
         "import nmtalign; from nmtalign.cli.app import run; next(nmtalign.align('aligner', [('a b', 'u v')])); "
         "sys.exit(sum(run(shlex.split(one)) for one in sys.argv[1:]))"
     )
