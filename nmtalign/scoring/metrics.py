@@ -178,13 +178,6 @@ class Statistics:
         return "|".join([name, references, *drawn, f"seed:{seed}", *others]) if drawn else self.signature
 
 
-def measure(
-    hypotheses: Lines, references: Sequence[Lines], options: MetricOptions | None = None, *, processes: int = 0
-) -> list[Statistics]:
-    """The statistics of one system by every metric of `options`, in the order of METRICS; else as `measure_systems`."""
-    return measure_systems([hypotheses], references, options, processes=processes)[0]
-
-
 def measure_systems(
     systems: Sequence[Lines],
     references: Sequence[Lines],
@@ -195,17 +188,13 @@ def measure_systems(
 ) -> list[list[Statistics]]:
     """For each system its statistics by every metric of `options`, in the order of METRICS.
 
-    `processes` 0 means one per core, if there is enough to do. `advance` is called with the number of sentences counted
-    since the last call. Raises InputError if there is nothing to score or the line counts differ, ResourceError if a
-    process was killed.
+    All texts have the same number of lines. `processes` 0 means one per core, if there is enough to do. `advance` is
+    called with the number of sentences counted since the last call. Raises InputError if there is nothing to score,
+    ResourceError if a process was killed.
     """
     options = options or MetricOptions()
     if not systems or not references or not references[0] or not all(systems):
         raise InputError("no sentence to score")
-    for hypotheses in systems:
-        if any(len(lines) != len(hypotheses) for lines in references):
-            counts = ", ".join(str(len(lines)) for lines in references)
-            raise InputError(f"{len(hypotheses)} hypotheses, but {counts} references; give one line per sentence")
     names = [name for name in METRICS if name in options.metrics]
     weight = 20 if "ter" in names else 1  # TER takes that many times as long
     small = not processes and weight * len(systems) * len(systems[0]) < _PARALLEL_FROM

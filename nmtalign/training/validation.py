@@ -15,7 +15,7 @@ from nmtalign.core.model import Indices, make_source
 from nmtalign.core.numerics import Abandoned, abandoned_if
 from nmtalign.data.batches import CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Split
-from nmtalign.scoring.metrics import MetricOptions, Score, measure, tokenizer_for
+from nmtalign.scoring.metrics import MetricOptions, Score, measure_systems, tokenizer_for
 from nmtalign.search.beam_search import BeamSearch, ModelSession, Sources
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.training_settings import TrainingConfig
@@ -51,7 +51,7 @@ class Validation:
         if not self.translations:
             return ""
         options, probabilities = MetricOptions(("chrf",)), np.array(self.probabilities)
-        (chrf,) = measure(self.translations, [self.references], options, processes=1)
+        ((chrf,),) = measure_systems([self.translations], [self.references], options, processes=1)
         counted = np.isfinite(probabilities)
         qualities = np.clip(chrf.values(chrf.rows[counted]) / 100, 0, 1)
         return str(Calibration.fit(probabilities[counted].tolist(), qualities.tolist()) or "")
@@ -119,7 +119,7 @@ class Validator:
         score, sample = None, ("", "", "")
         if count:
             options = MetricOptions(("bleu",), tokenize=self._tokenizer)
-            score = measure(translations, [references], options, processes=1)[0].score()
+            score = measure_systems([translations], [references], options, processes=1)[0][0].score()
             pick = update * 7919 % count
             sample = (dev.source.text(pick), translations[pick], references[pick])
         self._model.train(training)

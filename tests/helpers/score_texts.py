@@ -5,7 +5,7 @@ from pathlib import Path
 
 from helpers.command_line import CODE, run_nmtalign
 
-from nmtalign.scoring.metrics import measure
+from nmtalign.scoring.metrics import measure_systems
 
 # In a fork of the server, which has imported sacreBLEU.
 SACREBLEU = """
@@ -15,6 +15,11 @@ main()
 sys.stdout.flush()
 os._exit(0)
 """
+
+
+def measure(hypotheses, references, options=None, **more):
+    """The statistics of one system."""
+    return measure_systems([hypotheses], references, options, **more)[0]
 
 
 def corpus_scores(hypotheses, *references, options=None):

@@ -40,7 +40,7 @@ def test_bleu_of_a_validation_is_that_of_score(reversal, trained):
     references = [dev.target.text(index) for index in range(COUNT)]
     greedy = TranslateConfig(beam=1, allow_unk=True, threads=1)
     done = translation_of(source, folder, greedy, print, lambda doing, total: nullcontext())
-    score = metrics.measure(done.lines, [references], metrics.MetricOptions(("bleu",)))[0].score()
+    score = metrics.measure_systems([done.lines], [references], metrics.MetricOptions(("bleu",)))[0][0].score()
     assert (best.bleu, best.signature) == (score.value, score.signature)
     assert score.value == BLEU().corpus_score(list(done.lines), [references]).score > 0
 
