@@ -233,7 +233,7 @@ def _parts(label: str, tables: Sequence[Sequence[Statistics]], mask: Mask, plan:
     scores: list[dict[str, Estimate]] = [{} for _ in tables]
     for number, column in enumerate(columns):
         own = slice(number * len(tables), (number + 1) * len(tables))
-        values = [one.score(mask).value if size else math.nan for one in column]
+        values = [one.score(mask) if size else math.nan for one in column]
         samples = [one.values(each) for one, each in zip(column, sums[own], strict=False)]
         draws = _Draws(column, values, samples, picked[own], left[own])
         for system, estimate in zip(scores, draws.estimates(plan, tests, size), strict=True):

@@ -154,7 +154,7 @@ def run_scoring(
     for metric, columns in given.items():
         for table, scores in zip(tables, columns, strict=True):
             table.append(Statistics.of_segments(metric, scores))
-    if zero := [one.name for one in tables[0] if one.score().too_short]:
+    if zero := [one.name for one in tables[0] if one.too_short]:
         notify(
             f"warning: {' and '.join(zero)} of the reference against itself would be 0, because none of its lines has "
             "four tokens; choose another tokeniser, such as --set tokenize=char, or --metrics chrf"
