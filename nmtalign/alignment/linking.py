@@ -74,9 +74,9 @@ class BitextSide:
 
     def has_free_commas(self) -> bool:
         """Returns whether commas have spaces on both sides, as in text that a tokeniser has split."""
-        counts: list[int] = np.bincount(np.array(self._ids, np.int32), minlength=len(self.index)).tolist()
-        free = sum(count for word, count in zip(self.index, counts, strict=True) if word in _COMMAS)
-        attached = sum(count for word, count in zip(self.index, counts, strict=True) if word[:-1] and word[-1] in _COMMAS)
+        counts = Counter(dict(zip(self.index, np.bincount(self._ids, minlength=len(self.index)).tolist(), strict=True)))
+        free = sum(counts[comma] for comma in _COMMAS)
+        attached = sum(count for word, count in counts.items() if word[:-1] and word[-1] in _COMMAS)
         return attached < _MOST_ATTACHED * free
 
 
