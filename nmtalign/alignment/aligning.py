@@ -19,7 +19,7 @@ from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import is_aligner, sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.settings.command_settings import AlignConfig, Reading
+from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import select
 from nmtalign.text.languages import check_pairs, language_code
 from nmtalign.text.lines import Shard, is_stream, lines_after, read_pairs, shown
@@ -115,11 +115,9 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     else:
         config = replace(config, symmetrize=config.symmetrize or "agreement")
         if config.reading == "auto":
-            reading: Reading = "posterior"
-            if not all(loaded.model.has_posterior for loaded in models):
-                transformers = all(loaded.model.config.architecture == "transformer" for loaded in models)
-                reading = "shifted" if transformers else "current"
-            config = replace(config, reading=reading)
+            posterior = all(loaded.model.has_posterior for loaded in models)
+            shifted = all(loaded.model.config.architecture == "transformer" for loaded in models)
+            config = replace(config, reading="posterior" if posterior else "shifted" if shifted else "current")
     if config.symmetrize in SOFT_METHODS:  # whose links are those above their threshold
         return replace(config, links="threshold")
     return replace(config, links=config.links or ("threshold" if config.threshold > 0 else "argmax"))

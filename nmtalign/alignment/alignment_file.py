@@ -317,7 +317,6 @@ class AlignmentWriter:
         at_most: int | None = None,
         notify: Callable[[str], object] = lambda message: None,
     ) -> None:
-        self._kept: Path | None = None
         self.attributes = {**attributes, **FACTS}
         self._types = {name: np.dtype(kind) for name, (kind, _) in DATASETS.items()} | {"weights": np.dtype(dtype)}
         self._settings = {**self.attributes, "weights": np.dtype(dtype).name}
@@ -352,9 +351,8 @@ class AlignmentWriter:
             self._break_off()
             raise
         self._journal.close(remove=True)
-        if self._kept is not None:
-            with disk_errors(self._kept):
-                self._kept.unlink(missing_ok=True)
+        with disk_errors(self._journal.old):
+            self._journal.old.unlink(missing_ok=True)
 
     def left(self) -> str:
         """Returns what remains after an interruption, for the end of a message; "" if nothing."""
@@ -416,8 +414,7 @@ class AlignmentWriter:
         """Resumes from what exists, or starts a new file."""
         if not self._journal.is_empty() and not self._resume:
             self._journal.set_aside()
-            self._kept = self._journal.old
-            self._notify(f"{self.partial} existed; renamed to {self._kept}; --resume would have continued it")
+            self._notify(f"{self.partial} existed; renamed to {self._journal.old}; --resume would have continued it")
         if self._resume and not self._journal.is_empty():
             self._continue()
         elif not (self._resume and self.path.exists() and self._takes_complete()):
@@ -540,9 +537,9 @@ class AlignmentWriter:
     def _break_off(self) -> None:
         """Leaves the journal for a run that resumes; a journal without records is removed."""
         self._journal.close(remove=not self._committed)
-        if not self._committed and self._kept is not None:
+        if not self._committed:
             with contextlib.suppress(NmtalignError, OSError):  # the first error is being raised already
-                self._kept.replace(self.partial)
+                self._journal.old.replace(self.partial)
 
 
 def _extend(dataset: Any, values: Array) -> None:

@@ -74,10 +74,9 @@ class BitextSide:
 
     def has_free_commas(self) -> bool:
         """Returns whether commas have spaces on both sides, as in text that a tokeniser has split."""
-        counts: list[int] = np.bincount(np.array(self._ids, np.int32), minlength=len(self.index)).tolist()
-        free = sum(count for word, count in zip(self.index, counts, strict=True) if word in _COMMAS)
-        ending = (word[-1] in _COMMAS and len(word) > 1 for word in self.index)
-        attached = sum(count for ends, count in zip(ending, counts, strict=True) if ends)
+        counts = Counter(dict(zip(self.index, np.bincount(self._ids, minlength=len(self.index)).tolist(), strict=True)))
+        free = sum(counts[comma] for comma in _COMMAS)
+        attached = sum(count for word, count in counts.items() if word[:-1] and word[-1] in _COMMAS)
         return attached < _MOST_ATTACHED * free
 
 
@@ -181,12 +180,9 @@ class LinkRun:
             raise UsageError(f"{self.folder}: has links made with other settings: {was}; give another folder with -o")
         return found
 
-    def _tell(self, step: int, doing: str, done: float | None = None, left: float | None = None) -> None:
-        self._show(LinkProgress(step, doing, done, left))
-
     def _read(self) -> None:
         """Reads the words and the sentences of both sides, of no more pairs than can be learned from."""
-        tell = functools.partial(self._tell, 1, "reading the texts")
+        tell = functools.partial(self._show, LinkProgress(1, "reading the texts"))
         tell()
         check_spaces(self._texts, list(itertools.islice(read_pairs(*self._texts), _SPACES_SEEN_IN)), self._notify)
         count, cells = count_cells(read_pairs(*self._texts), tell)
@@ -208,7 +204,7 @@ class LinkRun:
             stream.write(json.dumps(self._record, indent=2) + "\n")
 
     def _learn(self) -> None:
-        self._tell(2, "learning")
+        self._show(LinkProgress(2, "learning"))
         learning = agreement.AgreeingModels(self._names, self._sides, self._threads, self._learned_from)
         state = self._work / _STATE
         if state.exists():
@@ -224,7 +220,7 @@ class LinkRun:
             def tell(share: float, before: float = before, own: float = own) -> None:
                 done, whole = before + share * own, _work_of(agreement.ITERATIONS)
                 pace = (time.monotonic() - began) / max(done - first, 1e-9)
-                self._tell(2, "learning", done / whole, (whole - done + _ALIGNING * others) * pace)
+                self._show(LinkProgress(2, "learning", done / whole, (whole - done + _ALIGNING * others) * pace))
 
             learning.iterate(tell)
             save_tensors(state, learning.state(), {})
@@ -234,8 +230,8 @@ class LinkRun:
         del self._spellings, self._names, self._sides  # aligning needs the memory
 
     def _align(self) -> None:
-        tell = functools.partial(self._tell, 3, "aligning all pairs")
-        tell()
+        aligning = functools.partial(LinkProgress, 3, "aligning all pairs")
+        self._show(aligning())
         aligner, partial, config = load_aligner(self.folder), files.PartialFile(self.links), AlignConfig()
         partial.open()
         try:
@@ -251,7 +247,8 @@ class LinkRun:
             began, left = time.monotonic(), self._record["pairs"] - first
             for new, (links, scores) in enumerate(found, 1):
                 partial.write(f"{format_scored(links, scores)}\n".encode())
-                tell((first + new) / (first + left), (time.monotonic() - began) / new * (left - new))
+                seconds = (time.monotonic() - began) / new * (left - new)
+                self._show(aligning((first + new) / (first + left), seconds))
             partial.rename(self.links)
             if note := aligner.left_out():
                 self._notify(f"warning: {shown(self._texts[0])}: {note}")

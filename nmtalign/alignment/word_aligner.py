@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,11 +209,8 @@ def _vocabulary(words: StoredWords, occurrences: NDArray[Any]) -> Vocabulary:
     return Vocabulary([EOS, UNK, *(word for word in known if word not in (EOS, UNK, ""))])
 
 
-class _Window(NamedTuple):
-    """Pairs whose words have numbers, and what the models need of these words, of both sides."""
-
-    pairs: Sequence[ModelPair]
-    words: Sequence[lexical.Words]
+# Pairs whose words have numbers, and what the models need of these words, of both sides.
+_Window = tuple[Sequence[ModelPair], Sequence[lexical.Words]]
 
 
 class WordAligner:
@@ -285,7 +282,7 @@ class WordAligner:
         found = [list(map(own.find, side)) for own, side in zip(self._words, names, strict=True)]
         numbers, stems = zip(*(np.array(own, np.int32).reshape(-1, 2).T for own in found), strict=True)
         occurrences = [own[ids] for own, ids in zip(self._counts.occurrences, numbers, strict=True)]
-        return _Window(pairs, lexical.words_of(names, numbers, occurrences, stems))
+        return pairs, lexical.words_of(names, numbers, occurrences, stems)
 
     def records(
         self, windows: Iterable[_Window], config: AlignConfig
@@ -317,33 +314,30 @@ class WordAligner:
     ) -> Iterator[tuple[ModelPair, tuple[list[Matrix], list[Matrix]] | None]]:
         """Yields each pair, in order, with links, NULL and log-probabilities of both models; None for an empty side."""
         self.too_long.clear()
-        sized = (
-            (window, [(pair, len(pair.source.ids) * len(pair.target.ids)) for pair in window.pairs])
-            for window in windows
-        )
-        parts = (window._replace(pairs=part) for window, pairs in sized for part in blocks(pairs, _CELLS_OF_PART))
-        for window, aligned in in_order(self._align, parts, worker_count(threads)):
+        sized = (([(one, len(one.source.ids) * len(one.target.ids)) for one in own], words) for own, words in windows)
+        parts = ((part, words) for own, words in sized for part in blocks(own, _CELLS_OF_PART))
+        for pairs, aligned in in_order(self._align, parts, worker_count(threads)):
             found: dict[int, tuple[list[Matrix], list[Matrix]]] = {}
             for batch, ahead, back in aligned:
                 for row, place in enumerate(batch.rows.tolist()):
                     found[place] = [array[row] for array in ahead[:3]], [array[row] for array in back[:3]]
-            for place, pair in enumerate(window.pairs):
+            for place, pair in enumerate(pairs):
                 yield pair, found.get(place)
 
-    def _align(self, window: _Window) -> tuple[_Window, list[tuple[CellBatch, Posteriors, Posteriors]]]:
-        """Returns the posteriors of the pairs that have words on both sides, in batches."""
-        pairs = window.pairs
+    def _align(self, window: _Window) -> tuple[Sequence[ModelPair], list[tuple[CellBatch, Posteriors, Posteriors]]]:
+        """Returns the pairs, and in batches the posteriors of those that have words on both sides."""
+        pairs, words = window
         sides = _sentences([pair.source for pair in pairs]), _sentences([pair.target for pair in pairs])
-        sizes = len(window.words[0]), len(window.words[1])
+        sizes = len(words[0]), len(words[1])
         batches, keys = make_batches(sides, sizes, np.flatnonzero([not pair.empty() for pair in pairs]))
-        cells = self._counts.find(window.words, *np.divmod(keys, max(sizes[1], 1)))
+        cells = self._counts.find(words, *np.divmod(keys, max(sizes[1], 1)))
         with np.errstate(all="ignore"):  # only a stranger's file has numbers that overflow or are negative
-            tables = self._counts.tables(cells, window.words)
+            tables = self._counts.tables(cells, words)
             for table, ids in zip(tables, cells[:2], strict=True):
                 counts = table.counts[:-1]
                 if not ((counts >= 0) & (counts <= _MOST * table.totals[ids])).all():
                     raise _damaged(self.weights_file)
-        return window, [(batch, *posteriors(batch, tables, self._jumps, count_jumps=False)) for batch in batches]
+        return pairs, [(batch, *posteriors(batch, tables, self._jumps, count_jumps=False)) for batch in batches]
 
 
 def _side(read: tuple[list[str], NDArray[np.int64] | None, list[str]], places: Mapping[str, int]) -> ModelSide:

@@ -42,10 +42,7 @@ _TYPES: Mapping[str, tuple[npt.DTypeLike, ...]] = {
 }
 
 Array = npt.NDArray[Any]
-
-
-def _empty() -> Array:
-    return np.empty(0, np.int64)
+_empty = functools.partial(np.empty, 0, np.int64)
 
 
 @dataclass(eq=False)

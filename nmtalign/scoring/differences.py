@@ -67,7 +67,7 @@ def most_different(
     chrf = [found for table in statistics[:2] for found in table if found.name == CHRF]
     if len(chrf) < 2:
         chrf = [found for (found,) in measure_systems([one, other], references, MetricOptions(("chrf",)))]
-    scores = np.array([[found.score(np.array([line])).value for line in lines] for found in chrf])
+    scores = np.array([[found.score(np.array([line])) for line in lines] for found in chrf])
     # Rounded, because equal scores can differ in the last bits.
     order = np.argsort(-np.abs(scores[0] - scores[1]).round(9), kind="stable")[:n]
     differences = []

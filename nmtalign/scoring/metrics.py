@@ -117,21 +117,11 @@ def make_metric(name: str, options: MetricOptions, references: Sequence[Lines]) 
 
 
 @dataclass(frozen=True)
-class Score:
-    """A corpus score and sacreBLEU's signature, which says how to reproduce it."""
-
-    name: str  # BLEU, chrF2, chrF2++, TER, multi-bleu, or the name of given segment scores
-    value: float
-    signature: str
-    too_short: bool = False  # no reference has a 4-gram, so that BLEU is 0 even for a text that equals the reference
-
-
-@dataclass(frozen=True)
 class Statistics:
     """The sufficient statistics of one system by one metric, one row per sentence."""
 
-    name: str
-    signature: str
+    name: str  # BLEU, chrF2, chrF2++, TER, multi-bleu, or the name of given segment scores
+    signature: str  # sacreBLEU's, which says how to reproduce the score
     rows: Rows  # (N, D); for BLEU the first two columns are the lengths of hypothesis and reference
     metric: Any = field(repr=False)  # sacreBLEU's object, or None for given scores: rows are [score, 1]
     # (hypotheses, each reference) for a sacreBLEU that does not give its statistics; then the rows are empty.
@@ -143,18 +133,21 @@ class Statistics:
         rows = np.stack([np.asarray(scores, np.float64), np.ones(len(scores))], axis=1)
         return cls(name, f"{name}|scores:given|mean:sentences|nmtalign:{__version__}", rows, None)
 
-    def score(self, subset: NDArray[Any] | None = None) -> Score:
+    def score(self, subset: NDArray[Any] | None = None) -> float:
         """The corpus score of all, or of a subset: a mask, or indices. Raises InputError if it is empty."""
         places = np.arange(len(self.rows)) if subset is None else np.arange(len(self.rows))[subset]
         if not len(places):
             raise InputError("no sentence to score")
         if self.lines:
             hypotheses, *references = ([lines[i] for i in places.tolist()] for lines in self.lines)
-            return Score(self.name, float(self.metric.corpus_score(hypotheses, references).score), self.signature)
-        rows = self.rows[places]
-        value = float(self.values(np.add.reduce(rows, axis=0)[None])[0])
-        too_short = isinstance(self.metric, BLEU) and bool(rows[:, 1].max() < self.metric.max_ngram_order)
-        return Score(self.name, value, self.signature, too_short)
+            return float(self.metric.corpus_score(hypotheses, references).score)
+        return float(self.values(np.add.reduce(self.rows[places], axis=0)[None])[0])
+
+    @property
+    def too_short(self) -> bool:
+        """Whether no reference has a 4-gram, so that BLEU is 0 even for a text that equals the reference."""
+        counted = isinstance(self.metric, BLEU) and not self.lines
+        return counted and bool(self.rows[:, 1].max() < self.metric.max_ngram_order)
 
     def values(self, sums: NDArray[Any]) -> NDArray[Any]:
         """(S,) scores of (S, D) sums of rows; sacreBLEU continues in float32 where the sums are float32."""
@@ -178,13 +171,6 @@ class Statistics:
         return "|".join([name, references, *drawn, f"seed:{seed}", *others]) if drawn else self.signature
 
 
-def measure(
-    hypotheses: Lines, references: Sequence[Lines], options: MetricOptions | None = None, *, processes: int = 0
-) -> list[Statistics]:
-    """The statistics of one system by every metric of `options`, in the order of METRICS; else as `measure_systems`."""
-    return measure_systems([hypotheses], references, options, processes=processes)[0]
-
-
 def measure_systems(
     systems: Sequence[Lines],
     references: Sequence[Lines],
@@ -195,17 +181,13 @@ def measure_systems(
 ) -> list[list[Statistics]]:
     """For each system its statistics by every metric of `options`, in the order of METRICS.
 
-    `processes` 0 means one per core, if there is enough to do. `advance` is called with the number of sentences counted
-    since the last call. Raises InputError if there is nothing to score or the line counts differ, ResourceError if a
-    process was killed.
+    All texts have the same number of lines. `processes` 0 means one per core, if there is enough to do. `advance` is
+    called with the number of sentences counted since the last call. Raises InputError if there is nothing to score,
+    ResourceError if a process was killed.
     """
     options = options or MetricOptions()
     if not systems or not references or not references[0] or not all(systems):
         raise InputError("no sentence to score")
-    for hypotheses in systems:
-        if any(len(lines) != len(hypotheses) for lines in references):
-            counts = ", ".join(str(len(lines)) for lines in references)
-            raise InputError(f"{len(hypotheses)} hypotheses, but {counts} references; give one line per sentence")
     names = [name for name in METRICS if name in options.metrics]
     weight = 20 if "ter" in names else 1  # TER takes that many times as long
     small = not processes and weight * len(systems) * len(systems[0]) < _PARALLEL_FROM

@@ -229,13 +229,13 @@ def _parts(label: str, tables: Sequence[Sequence[Statistics]], mask: Mask, plan:
     rows = [one.rows[mask] for column in columns for one in column]
     tests = plan.tests if size >= _FEWEST else ()
     sums = bootstrap(rows, plan.samples, plan.seed) if size and (plan.intervals or "bs" in tests) else []
-    picked, left = swaps(rows, plan.trials, plan.seed) if "ar" in tests else ([], [])
+    swapped = swaps(rows, plan.trials, plan.seed) if "ar" in tests else []
     scores: list[dict[str, Estimate]] = [{} for _ in tables]
     for number, column in enumerate(columns):
         own = slice(number * len(tables), (number + 1) * len(tables))
-        values = [one.score(mask).value if size else math.nan for one in column]
+        values = [one.score(mask) if size else math.nan for one in column]
         samples = [one.values(each) for one, each in zip(column, sums[own], strict=False)]
-        draws = _Draws(column, values, samples, picked[own], left[own])
+        draws = _Draws(column, values, samples, swapped[own])
         for system, estimate in zip(scores, draws.estimates(plan, tests, size), strict=True):
             system[column[0].name] = estimate
     ratios = (next((ratio for one in table if (ratio := one.length_ratio(mask)) is not None), None) for table in tables)
@@ -249,8 +249,7 @@ class _Draws:
     systems: Sequence[Statistics]
     values: Sequence[float]  # of each system; nan if there is no sentence
     samples: Sequence[Scores]  # of each system, in every bootstrap sample
-    picked: Sequence[Rows]  # of each system, in every trial: the sums of the sentences picked, and of the others
-    left: Sequence[Rows]
+    swapped: Sequence[Rows]  # of each system (2, trials, D): the sums of the sentences picked, and of the others
 
     def estimates(self, plan: Resampling, tests: Sequence[Test], size: int) -> Iterator[Estimate]:
         """One for each system; `tests` are those of the plan that were made, on `size` sentences."""
@@ -294,7 +293,7 @@ class _Draws:
 
     def _shuffled(self, first: int, second: int) -> Scores:
         """(trials,) scores of a system made of the sentences picked from one and left by the other."""
-        return self.systems[first].values(self.picked[first] + self.left[second])
+        return self.systems[first].values(self.swapped[first][0] + self.swapped[second][1])
 
 
 def bootstrap(rows: Sequence[Rows], samples: int, seed: int) -> list[NDArray[np.float32]]:
@@ -318,8 +317,8 @@ def bootstrap(rows: Sequence[Rows], samples: int, seed: int) -> list[NDArray[np.
     return [np.concatenate(each) for each in sums]
 
 
-def swaps(rows: Sequence[Rows], trials: int, seed: int) -> tuple[list[Rows], list[Rows]]:
-    """For each of `rows`, (N, D) statistics, (trials, D) sums: over the sentences that a fair coin picks, and the rest.
+def swaps(rows: Sequence[Rows], trials: int, seed: int) -> list[Rows]:
+    """For each of `rows`, (N, D) statistics, (2, trials, D) sums: over the sentences a fair coin picks, and the rest.
 
     Two systems exchange the sentences picked: the sums of one over them, and of the other over the rest, are those of
     a shuffled system. Sums of other than whole numbers have sacreBLEU's last bits, on which ties depend, only if the
@@ -327,14 +326,12 @@ def swaps(rows: Sequence[Rows], trials: int, seed: int) -> tuple[list[Rows], lis
     """
     size = len(rows[0])
     generator = np.random.default_rng(seed)
-    picked: list[list[Rows]] = [[] for _ in rows]
-    left: list[list[Rows]] = [[] for _ in rows]
+    sums: list[list[Rows]] = [[] for _ in rows]
     for count in _slices(trials, max(1, _COINS // size // _WORD) * _WORD):
         coins = generator.integers(2, size=(count, size), dtype=np.bool_).astype(np.float64)
-        for one, of_picked, of_left in zip(rows, picked, left, strict=True):
-            of_picked.append(coins @ one)
-            of_left.append((1 - coins) @ one)
-    return [np.concatenate(each) for each in picked], [np.concatenate(each) for each in left]
+        for one, each in zip(rows, sums, strict=True):
+            each.append(np.stack((coins @ one, (1 - coins) @ one)))
+    return [np.concatenate(each, axis=1) for each in sums]
 
 
 def interval(scores: Scores, paired: bool = False) -> tuple[float, float, float]:

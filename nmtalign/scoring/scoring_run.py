@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -154,7 +154,7 @@ def run_scoring(
     for metric, columns in given.items():
         for table, scores in zip(tables, columns, strict=True):
             table.append(Statistics.of_segments(metric, scores))
-    if zero := [one.name for one in tables[0] if one.score().too_short]:
+    if zero := [one.name for one in tables[0] if one.too_short]:
         notify(
             f"warning: {' and '.join(zero)} of the reference against itself would be 0, because none of its lines has "
             "four tokens; choose another tokeniser, such as --set tokenize=char, or --metrics chrf"
@@ -326,12 +326,8 @@ def unknown_rates(
 
 def _resampling(settings: ScoreConfig, several: bool) -> Resampling | None:
     """What is drawn: tests between systems, and intervals where systems or lengths are compared or settings say so."""
-    intervals = settings.confidence
-    tests: tuple[Test, ...] = ()
-    if intervals is None:
-        intervals = several or settings.by_length
-    if several and settings.significance != "none":
-        tests = ("bs", "ar") if settings.significance == "both" else (settings.significance,)
+    intervals = several or settings.by_length if settings.confidence is None else settings.confidence
+    tests: tuple[Test, ...] = tuple(one for one in get_args(Test) if settings.significance in (one, "both") and several)
     if not intervals and not tests:
         return None
     return Resampling(settings.bootstrap, settings.trials, settings.seed, tests=tests, intervals=intervals)

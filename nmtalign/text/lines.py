@@ -158,15 +158,6 @@ def strip_end(raw: bytes) -> bytes:
     return raw.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def decode_lenient(raw: bytes) -> tuple[str, bool]:
-    """The text of a raw line without its end, and whether some bytes were not UTF-8 and became U+FFFD."""
-    stripped = strip_end(raw)
-    try:
-        return stripped.decode("utf-8"), False
-    except UnicodeDecodeError:
-        return stripped.decode("utf-8", errors="replace"), True
-
-
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file without their ends; `\\r` and U+2028 inside a line remain.
 
@@ -241,11 +232,11 @@ def converted(raw: BinaryIO, name: str) -> io.RawIOBase:
     stream, head = _with_head(raw)
     for magic, compression in _COMPRESSIONS.items():
         if head.startswith(magic):
-            stream, head = _with_head(_DerivedStream(stream, _decompressed(stream, name, *compression)))
+            stream, head = _with_head(_DerivedStream(_decompressed(stream, name, *compression)))
             break
     if kind := next((kind for magic, kind in _NO_TEXT.items() if magic.match(head)), ""):
         raise InputError(f"{name}: is {kind}")
-    return _DerivedStream(stream, _utf_8(stream)) if head.startswith(_UTF_16) else stream
+    return _DerivedStream(_utf_8(stream)) if head.startswith(_UTF_16) else stream
 
 
 def _zstd() -> Any:
@@ -293,8 +284,8 @@ _NO_TEXT = {
 class _DerivedStream(io.RawIOBase):
     """The bytes that an iterator makes of another stream, part by part."""
 
-    def __init__(self, stream: io.IOBase, parts: Iterator[bytes]) -> None:
-        self._stream, self._parts = stream, parts
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts = parts
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:
@@ -307,10 +298,6 @@ class _DerivedStream(io.RawIOBase):
         buffer[:count], self._ready = self._ready[:count], self._ready[count:]
         return count
 
-    def close(self) -> None:
-        super().close()
-        self._stream.close()
-
 
 def _with_head(stream: Any) -> tuple[_DerivedStream, bytes]:
     """The stream, and its first bytes, which show of which kind it is.
@@ -322,7 +309,7 @@ def _with_head(stream: Any) -> tuple[_DerivedStream, bytes]:
         head += block
         if not any(magic.startswith(head) and magic != head for magic in _MAGIC):
             break
-    return _DerivedStream(stream, chain([head], blocks)), head
+    return _DerivedStream(chain([head], blocks)), head
 
 
 def _decompressed(

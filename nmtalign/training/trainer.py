@@ -269,7 +269,7 @@ class Trainer:
                 self._synchronise()
                 return
         self._synchronise()
-        if position.best_loss is None and result and result.score and result.score.too_short:
+        if position.best_loss is None and result and result.bleu and result.bleu.too_short:
             why = "no dev sentence has the four tokens of a 4-gram: dev BLEU stays 0, the loss decides"
             self._emit(events.Noticed, why)
         position.validated, position.validation_due = position.update, False

@@ -15,7 +15,7 @@ from nmtalign.core.model import Indices, make_source
 from nmtalign.core.numerics import Abandoned, abandoned_if
 from nmtalign.data.batches import CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Split
-from nmtalign.scoring.metrics import MetricOptions, Score, measure, tokenizer_for
+from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems, tokenizer_for
 from nmtalign.search.beam_search import BeamSearch, ModelSession, Sources
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.training_settings import TrainingConfig
@@ -37,7 +37,7 @@ class Validation:
 
     loss: float  # nats per word
     loss_sentence: float
-    score: Score | None
+    bleu: Statistics | None
     sample: tuple[str, str, str]  # source, translation, reference
     probabilities: Sequence[float] = ()  # of the translations (see nmtalign.translating.translator)
     translations: Sequence[str] = ()
@@ -51,7 +51,7 @@ class Validation:
         if not self.translations:
             return ""
         options, probabilities = MetricOptions(("chrf",)), np.array(self.probabilities)
-        (chrf,) = measure(self.translations, [self.references], options, processes=1)
+        ((chrf,),) = measure_systems([self.translations], [self.references], options, processes=1)
         counted = np.isfinite(probabilities)
         qualities = np.clip(chrf.values(chrf.rows[counted]) / 100, 0, 1)
         return str(Calibration.fit(probabilities[counted].tolist(), qualities.tolist()) or "")
@@ -61,7 +61,7 @@ class Validation:
 
         The lower loss is better if BLEU is equal, as at the beginning, where it is 0, or not of the same sentences.
         """
-        bleu, count = self.score.value if self.score else None, len(self.references)
+        bleu, count = self.bleu.score() if self.bleu else None, len(self.references)
         before = position.best_bleu if position.bleu_sentences in (0, count) else None
         gain = bleu - before if config.metric == "bleu" and bleu is not None and before is not None else 0.0
         least = math.inf if position.best_loss is None else position.best_loss
@@ -76,7 +76,7 @@ class Validation:
             loss_sentence=self.loss_sentence,
             perplexity=perplexity(self.loss),
             bleu=bleu,
-            signature=self.score.signature if self.score else None,
+            signature=self.bleu.signature if self.bleu else None,
             best=best,
             patience_left=config.patience - position.since_best if config.patience else None,
             sample_source=self.sample[0],
@@ -116,15 +116,15 @@ class Validator:
         count = count if math.isfinite(nll) else 0
         translations, probabilities = self._translate_greedily(count, share)
         references = [dev.target.text(index) for index in range(count)]
-        score, sample = None, ("", "", "")
+        bleu, sample = None, ("", "", "")
         if count:
             options = MetricOptions(("bleu",), tokenize=self._tokenizer)
-            score = measure(translations, [references], options, processes=1)[0].score()
+            ((bleu,),) = measure_systems([translations], [references], options, processes=1)
             pick = update * 7919 % count
             sample = (dev.source.text(pick), translations[pick], references[pick])
         self._model.train(training)
         losses = nll / max(1, words), nll / max(1, sentences)
-        return Validation(*losses, score, sample, probabilities, translations, references)
+        return Validation(*losses, bleu, sample, probabilities, translations, references)
 
     def in_step(self, parts: Iterable[T], count: int) -> Iterator[T]:
         """Yields the `count` parts of this process; before each and after the last, all processes agree to continue.

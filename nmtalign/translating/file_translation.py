@@ -43,11 +43,11 @@ from nmtalign.text.lines import (
     Shard,
     as_json_line,
     counted,
-    decode_lenient,
     lines_after,
     raw_lines,
     reading,
     shown,
+    strip_end,
     unpacked_size,
     whole_text,
 )
@@ -94,11 +94,12 @@ class Inputs:
         numbered = ((path, number, raw) for path in self.paths for number, raw in enumerate(raw_lines(path), 1))
         end, start = 0, self.block.start
         for index, (path, number, raw) in enumerate(islice(numbered, start, self.block.stop), start):
-            text, replaced = decode_lenient(raw)
+            line = strip_end(raw)
+            text = line.decode("utf-8", "replace")
             place = f"{shown(path)}: line {number}"
             found = read_request(text, place) if self.format == "json" else Request(text)
             end += len(raw)
-            yield InputRequest(**vars(found), place=place, index=index, end=end, valid=not replaced)
+            yield InputRequest(**vars(found), place=place, index=index, end=end, valid=text.encode() == line)
 
     @property
     def name(self) -> str:
@@ -592,11 +593,7 @@ def _status(path: Path) -> os.stat_result:
 
 def _count_lines(path: Path) -> int:
     offset = os.lseek(0, 0, os.SEEK_CUR) if path == STDIN else 0
-    count, last = 0, b"\n"
-    with reading(path) as stream:
-        while block := stream.read(_BLOCK):
-            count += block.count(b"\n")
-            last = block[-1:]
+    count = sum(1 for _ in raw_lines(path))
     if path == STDIN:
         os.lseek(0, offset, os.SEEK_SET)
-    return count + (last != b"\n")
+    return count

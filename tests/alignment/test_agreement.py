@@ -110,7 +110,7 @@ def test_the_stored_numbers_of_a_pair_are_those_of_the_full_tables(
     counts = full.counted([stored.counts[0][:-1].astype(np.float64)] * 2, [own[:-1] for own in stored.null_counts])
     tables, seen = counts.tables(full.cells, full.words), 0
     for pair in pairs[:50]:
-        words = aligner.read([(0, pair)]).words
+        _, words = aligner.read([(0, pair)])
         cells = stored.find(words, *map(np.ravel, np.indices(tuple(map(len, words)))))
         places = np.flatnonzero(cells.places >= 0)
         for direction, own in enumerate(stored.tables(cells, words)):

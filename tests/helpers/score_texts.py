@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from helpers.command_line import CODE, run_nmtalign
 
-from nmtalign.scoring.metrics import measure
+from nmtalign.scoring.metrics import measure_systems
 
 # In a fork of the server, which has imported sacreBLEU.
 SACREBLEU = """
@@ -17,9 +18,20 @@ os._exit(0)
 """
 
 
+class Score(NamedTuple):
+    name: str
+    value: float
+    signature: str
+
+
+def measure(hypotheses, references, options=None, **more):
+    """The statistics of one system."""
+    return measure_systems([hypotheses], references, options, **more)[0]
+
+
 def corpus_scores(hypotheses, *references, options=None):
-    """The scores of the complete corpus by each metric."""
-    return [statistics.score() for statistics in measure(hypotheses, references, options)]
+    """The scores of the complete corpus by each metric, with their names and signatures."""
+    return [Score(one.name, one.score(), one.signature) for one in measure(hypotheses, references, options)]
 
 
 def sacrebleu(folder: Path, systems: Sequence[Sequence[str]], references: Sequence[Sequence[str]], *flags: str) -> str:

@@ -1,12 +1,13 @@
 """The sentences in which two systems differ most."""
 
 import pytest
+from helpers.score_texts import measure
 from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics import CHRF
 
 from nmtalign.scoring.differences import Segment, most_different, split_segments
-from nmtalign.scoring.metrics import MetricOptions, measure
+from nmtalign.scoring.metrics import MetricOptions
 
 REFERENCE = ["the cat sleeps here", "a dog runs", "two birds sing now", "rain falls"]
 FIRST = ["the cat sleeps here", "a dog runs", "two fish swim", "rain fell"]

@@ -21,7 +21,7 @@ def test_slices_draw_what_is_drawn_at_once(monkeypatch, size, at_once):
     rows = [made_up(size), made_up(size, 3, 4)]
     drawn = np.random.default_rng(12345).choice(size, size=(70, size), replace=True)
     coins = np.random.default_rng(12345).integers(2, size=(150, size), dtype=bool)
-    for one, sums, picked, left in zip(rows, bootstrap(rows, 70, 12345), *swaps(rows, 150, 12345), strict=True):
+    for one, sums, (picked, left) in zip(rows, bootstrap(rows, 70, 12345), swaps(rows, 150, 12345), strict=True):
         assert (sums == one[drawn].sum(axis=1)).all()
         assert (picked == coins @ one).all()
         assert (left == ~coins @ one).all()

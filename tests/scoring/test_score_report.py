@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.score_texts import corpus_scores
+from helpers.score_texts import corpus_scores, measure
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import UsageError
-from nmtalign.scoring.metrics import measure, measure_systems
+from nmtalign.scoring.metrics import measure_systems
 from nmtalign.scoring.report import Resampling, by_length, make_report, parse_buckets
 
 SOURCES = ["one", "one two", "one two three", "", "one two three four five", "one two"]

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.text.lines import LONGEST_LINE, bare_name, decode_lenient, read_lines, read_pairs, reading
+from nmtalign.text.lines import LONGEST_LINE, bare_name, decode_line, read_lines, read_pairs, reading
 
 Pack = Callable[[bytes], bytes]
 PACKS: list[Pack] = [bytes, gzip.compress, bz2.compress, lzma.compress, zstandard.compress]
@@ -255,14 +255,7 @@ def test_unequal_counts_name_the_first_missing_line(tmp_path: Path, short_first:
 def test_any_text_comes_back(lines: list[str]) -> None:
     for line in lines:
         raw = (line + "\n").encode()
-        assert decode_lenient(raw) == (line.removesuffix("\r"), False)
-
-
-@given(st.binary())
-def test_lenient_never_fails_and_tells(raw: bytes) -> None:
-    text, bad = decode_lenient(raw)
-    assert bad == (text.encode() != raw.removesuffix(b"\n").removesuffix(b"\r"))
-    assert not bad or "\ufffd" in text
+        assert decode_line(Path("x"), 1, raw) == line.removesuffix("\r")
 
 
 def test_the_name_without_the_ending_of_a_compressed_file() -> None:

@@ -13,7 +13,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.model_directory import describe_model, export_model
 from nmtalign.scoring import metrics
-from nmtalign.scoring.metrics import Score
+from nmtalign.scoring.metrics import Statistics
 from nmtalign.scoring.scoring_run import Text, translation_of
 from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
 from nmtalign.training.checkpoints import Position
@@ -40,9 +40,9 @@ def test_bleu_of_a_validation_is_that_of_score(reversal, trained):
     references = [dev.target.text(index) for index in range(COUNT)]
     greedy = TranslateConfig(beam=1, allow_unk=True, threads=1)
     done = translation_of(source, folder, greedy, print, lambda doing, total: nullcontext())
-    score = metrics.measure(done.lines, [references], metrics.MetricOptions(("bleu",)))[0].score()
-    assert (best.bleu, best.signature) == (score.value, score.signature)
-    assert score.value == BLEU().corpus_score(list(done.lines), [references]).score > 0
+    ((score,),) = metrics.measure_systems([done.lines], [references], metrics.MetricOptions(("bleu",)))
+    assert (best.bleu, best.signature) == (score.score(), score.signature)
+    assert score.score() == BLEU().corpus_score(list(done.lines), [references]).score > 0
 
 
 def test_dev_bleu_of_chinese_counts_characters(tmp_path):
@@ -75,14 +75,16 @@ def test_the_loss_decides_if_bleu_is_equal_or_not_of_the_same_sentences():
         *((0.0, 6.0), (0.0, 5.0), (0.0, 5.5), (1.0, 5.6), (1.0, 5.6), (0.5, 4.0)),
         *((None, 5.7), (None, 5.5), (None, math.nan), (2.0, 5.6), (2.0, 5.4), (3.0, 5.9)),  # bleu_sentences was 0
     ):
-        score = None if bleu is None else Score("BLEU", bleu, "signature")
+        score = None if bleu is None else Statistics.of_segments("BLEU", [bleu])
         validation = Validation(loss, loss * 5, score, ("", "", ""), references=["un chat"] * (3 if score else 0))
         best.append(validation.judge(position, config, (1, 0.1, 1.0)).best)
     assert best[:6] == [True, True, False, True, False, False]
     assert best[6:] == [False, True, False, False, True, True]
     assert (position.best_bleu, position.best_loss, position.since_best) == (3.0, 5.9, 0)
     for bleu, loss, count, better in ((9.0, 6.0, 2, False), (1.0, 5.8, 2, True), (1.5, 6.0, 2, True)):
-        validation = Validation(loss, loss * 5, Score("BLEU", bleu, "signature"), ("", "", ""), (), (), [""] * count)
+        validation = Validation(
+            loss, loss * 5, Statistics.of_segments("BLEU", [bleu]), ("", "", ""), (), (), [""] * count
+        )
         assert validation.judge(position, config, (1, 0.1, 1.0)).best == better
 
 

@@ -43,6 +43,8 @@ def test_lines_are_what_a_line_feed_ends(tmp_path: Path) -> None:
     assert lines[-1].end == 2 * len(RAW) - 6  # two byte order marks
     assert inputs.count() == 10
     assert are_files(*inputs.paths)
+    path.write_text("\ufffd\n", "utf-8")
+    assert [(line.text, line.valid) for line in Inputs((path,))] == [("\ufffd", True)]
 
 
 def test_several_files_one_of_them_compressed(tmp_path: Path) -> None:
