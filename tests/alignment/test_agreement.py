@@ -218,8 +218,10 @@ def test_translation_probabilities_are_the_documented_mixture() -> None:
 
 
 def test_long_and_empty_pairs_are_not_learned_from() -> None:
-    pairs = [("a", "b"), ("", "b"), ("a", ""), ("a " * (LONGEST + 1), "b"), ("a " * LONGEST, "b")]
-    assert usable(sides_of(pairs)[1]).tolist() == [0, 2]  # an empty side was left out when the texts were read
+    long = [("a " * (LONGEST + 1), "b"), ("a. " * LONGEST, "b"), ("a " * LONGEST, "b")]
+    sides = sides_of([("a", "b"), ("", "b"), ("a", ""), *long])[1]
+    assert len(sides[0].lengths()) == 3  # an empty side and too many words were left out when the texts were read
+    assert usable(sides).tolist() == [0, 2]
     nothing = learned(sides_of([("", ""), ("", "x")]))
     assert nothing.cells == 0
 

@@ -315,6 +315,15 @@ def test_pairs_that_are_too_long_get_an_empty_line_and_one_notice(texts: Path, t
     assert notes == [f"warning: {tmp_path / notice}"]
 
 
+def test_texts_with_few_pairs_to_learn_from_are_warned_of(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"{'word ' * 101}\nword\n\n")
+    notes = list[str]()
+    nmtalign.link(tmp_path / "a", tmp_path / "b", tmp_path / "made", notify=notes.append)
+    why = "the others have an empty side, or more than 100 words and marks on a side; split long ones into sentences"
+    assert notes == [f"warning: {tmp_path / 'a'}: learning from only 1 of 3 pairs; {why}"]
+
+
 @pytest.mark.parametrize(("line", "warned"), [("我喜欢红色的船。", True), ("我 喜欢 红色 的 船 。", False)])
 def test_a_text_without_spaces_between_words_is_warned_of_once(tmp_path: Path, line: str, warned: bool) -> None:
     (tmp_path / "a").write_text(f"{line}\n" * 3, encoding="utf-8")  # a name that tells no language
