@@ -196,7 +196,7 @@ class LinkRun:
         numbered = enumerate(read_pairs(*self._texts))
         sides = read_sides((pair for number, pair in numbered if agreement.is_chosen(number, most, count)), tell)
         self._tokenized = self.config.tokenized or all(side.has_free_commas() for side in sides)
-        pieces = Pieces(self._tokenized)
+        pieces = Pieces(lambda word: self._tokenized)
         parts = [in_pieces(list(side.index), side.sentences(), pieces) for side in sides]
         self._spellings, self._names, self._sides = zip(*parts, strict=True)
         rows = agreement.usable(self._sides)

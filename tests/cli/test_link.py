@@ -254,6 +254,8 @@ def test_tokenised_text_is_noticed(texts: Path, tmp_path: Path) -> None:
         made.append((tmp_path / name / "aligner.safetensors").read_bytes())
     assert made[0] == made[1]
     assert b"mr." in made[0]
+    raw = load_aligner(tmp_path / "noticed").tokenizers.source.tokenize("mr. x, b.")
+    assert raw == ["mr.", "x", ",", "b", "."], "of a raw text only words of the tokenised one stay whole"
     free = link(texts, "train.en", "train.fr", "-o", tmp_path / "raw", "-q")
     assert (free.returncode, free.stderr) == (0, b"")
     assert read_metadata(tmp_path / "raw" / "aligner.safetensors")["tokenized"] == "False"
