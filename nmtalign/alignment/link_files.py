@@ -146,9 +146,9 @@ class LinkFile:
                     place = places.get(self.format, f"sentence {number + 1}")
                     raise InputError(
                         f"{self.name}: {place}: link {i + self.base}-{j + self.base} (counted from {self.base}) "
-                        f"points outside the pair, whose {side} has {counted(length, 'word')}; are the texts tokenised "
-                        "as the links expect (`align --tokenized`), do they count from there, and is the source first "
-                        f"(else {'leave out' if self.reverse else 'give'} {REVERSE[self.role]})?"
+                        f"points outside the pair, whose {side} has {counted(length, 'word')}; are the links of these "
+                        "texts, tokenised alike (`align --tokenized`), do they count from there, and is the source "
+                        f"first (else {'leave out' if self.reverse else 'give'} {REVERSE[self.role]})?"
                     )
 
 
