@@ -124,7 +124,7 @@ ERRORS = """
 2 translate -q test.en '' => error: translate: the name of a file is empty
 2 translate --resume '' => error: translate: the name of a file is empty
 2 link test.en test.fr --output= => error: -o: the name of a file is empty
-2 link train.en => train.en: only one text is given; give two files, the source and its translation: SRC TGT; a file that
+2 link train.en => train.en: only one text is given; give two files, the source and its translation: SRC TGT; a file
 2 align test.en test.fr --threshold 0.3 --set links=argmax => --threshold: links=argmax takes the largest weight
 2 score test.fr -r test.fr --set target_language=x => --set target_language=x: is not a language; give a code
 2 translate test.en --beam HUGE => ...: must be a whole number
