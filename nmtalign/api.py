@@ -369,7 +369,7 @@ def view(
     *,
     live: bool = False,
     models: StrPath | Sequence[StrPath] = (),
-    sentence: str = "",
+    sentence: str | int = "",
     gold: StrPath | None = None,
     title: str = "",
     colour: bool = False,
@@ -380,7 +380,7 @@ def view(
     """Draws alignments or learning curves, or writes the live page, as `nmtalign view` does; returns terminal text.
 
     `inputs` are alignment files, or model directories (learning curves), each with or without a name. `output` is a
-    page (.html) or a figure (.png, .svg, .pdf); then the text is empty. `sentence` are numbers from 0, such as "3,7-9".
+    page (.html) or a figure (.png, .svg, .pdf); then the text is empty. `sentence` are numbers from 0: 3 or "3,7-9".
     With `live` the page runs `models`, one with attention and perhaps one without; `inputs` are the two texts of a test
     set, or nothing. `settings` are those of section [view]. `colour` allows 256 colours in the text; `notify` is called
     with one line for each remark. Raises UsageError for an unknown ending and for a sentence that a file does not have.
@@ -392,7 +392,7 @@ def view(
     with _resolved("view", ViewConfig, config, settings) as config:
         if bool(models) != live:
             raise UsageError("the live page runs models: give both --live and --model")
-        if live and (sentence or gold):
+        if live and (sentence != "" or gold):
             raise UsageError("the live page translates any sentence: leave out --sentence and --gold")
         if live:
             from nmtalign.live import write_live_page
@@ -403,7 +403,7 @@ def view(
             raise UsageError("there is nothing to draw; give at least one alignment file or model")
         from nmtalign.viewing.drawing import draw_inputs
 
-        return draw_inputs(files, path, config, sentence, links, title, colour, notify)
+        return draw_inputs(files, path, config, str(sentence), links, title, colour, notify)
 
 
 def application(

@@ -3,7 +3,7 @@
 One model writes the target given the source, the other one the source given the target. Each iteration of
 expectation-maximisation computes the posterior of every link in both models. The product of both is the expected count
 of the link in both models, so that a link counts only where both directions see it. The first iterations are those of
-IBM Model 1, without positions and without agreement.
+IBM Model 1, without positions and without agreement; they begin with what the spelling says.
 
 The counts of a pair do not count for the pair itself ("leaving one out"): rare words would otherwise confirm any link
 that they once got.
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.hmm import FARTHEST, Posteriors, equal_choices, forward_backward, jump_weights
-from nmtalign.alignment.lexical import Counts, Floats, Ids, LexicalModel, Numbers, Table, Tables, different
+from nmtalign.alignment.lexical import Counts, Floats, Ids, LexicalModel, Numbers, Tables, different
 from nmtalign.alignment.links import blocks, in_order
 
 LONGEST = 100  # words of a side of a training pair
@@ -238,16 +238,8 @@ class AgreeingModels:
         return [links, others.transpose(0, 2, 1)], [absent, other_absent], []
 
     def tables(self) -> Tables:
-        """Returns the probabilities of both directions: equal ones before the first iteration."""
-        if self.done:
-            return self.counts.tables(self.model.cells, self.model.words)
-        sizes = [len(side) for side in self.model.names]
-        cells = np.ones(len(self.model.keys))
-        first, second = (
-            Table.of(cells, np.full(given, float(written)), np.full(written, 1 / max(written, 1)))
-            for given, written in (sizes, sizes[::-1])
-        )
-        return first, second
+        """Returns the probabilities of both directions: before the first iteration those that the spelling gives."""
+        return self.counts.tables(self.model.cells, self.model.words)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Returns what the iterations so far have learned, for `restore`."""

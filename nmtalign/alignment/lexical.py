@@ -97,11 +97,6 @@ class Table(NamedTuple):
     totals: Floats  # of each word that is given, then 1
     null: Floats  # p(word | NULL) of each word that is written, then 1
 
-    @classmethod
-    def of(cls, counts: Counts, totals: Counts, null: Counts) -> "Table":
-        """Adds the places of padding."""
-        return cls(*(np.append(own, end).astype(np.float32) for own, end in ((counts, 0), (totals, 1), (null, 1))))
-
 
 Tables = tuple[Table, Table]  # source to target, and back
 
@@ -149,11 +144,9 @@ class LexicalCounts:
         spelled += EVEN / max(self.sizes[1 - direction], 1)
         spelled *= (1 - COGNATES) / (np.maximum(self._stem_totals[direction][given.stems][ids] - counts, 0) + EVEN)
         spelled += COGNATES * _alike(words, cells) / self.cognates[direction][given.numbers][ids]
-        return Table.of(
-            counts + BACK_OFF * spelled,
-            totals + BACK_OFF,
-            (self.null_counts[direction][other.numbers] + _NULL_COUNT) / self._null_totals[direction],
-        )
+        null = (self.null_counts[direction][other.numbers] + _NULL_COUNT) / self._null_totals[direction]
+        parts = (counts + BACK_OFF * spelled, 0), (totals + BACK_OFF, 1), (null, 1)
+        return Table(*(np.append(own, end).astype(np.float32) for own, end in parts))
 
     def find(self, words: Sequence[Words], source: Numbers, target: Numbers) -> Cells:
         """Returns the cells of pairs of `words`; searching is fast if their numbers rise."""

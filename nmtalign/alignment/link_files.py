@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice, takewhile
 from operator import add
 from pathlib import Path
 from typing import Literal
@@ -145,9 +146,9 @@ class LinkFile:
                     place = places.get(self.format, f"sentence {number + 1}")
                     raise InputError(
                         f"{self.name}: {place}: link {i + self.base}-{j + self.base} (counted from {self.base}) "
-                        f"points outside the pair, whose {side} has {counted(length, 'word')}; are the texts tokenised "
-                        "as the links expect (`align --tokenized`), do they count from there, and is the source first "
-                        f"(else {'leave out' if self.reverse else 'give'} {REVERSE[self.role]})?"
+                        f"points outside the pair, whose {side} has {counted(length, 'word')}; are the links of these "
+                        "texts, tokenised alike (`align --tokenized`), do they count from there, and is the source "
+                        f"first (else {'leave out' if self.reverse else 'give'} {REVERSE[self.role]})?"
                     )
 
 
@@ -249,10 +250,15 @@ def _stored_links(path: Path) -> LinkFile:
 
 
 def check_gold(gold: LinkFile, file: AlignmentFile) -> None:
-    """Raises InputError if gold links count the words between spaces, and the alignments tokens, or the reverse."""
-    best = (pair for pair in file.links() if pair.rank == 0 and pair.sentence_id < len(gold.pairs))
-    links = ((gold.pairs[pair.sentence_id].possible, pair.links) for pair in best)
-    counting.check_alike(gold.name, str(file.path), links)
+    """Raises InputError if gold links are of other texts, or one of both counts words between spaces, the other tokens.
+
+    Only the first pairs are compared.
+    """
+    known = takewhile(lambda pair: pair.sentence_id < len(gold.pairs), file.links())
+    best = list(islice((pair for pair in known if pair.rank == 0), counting.SAMPLE))
+    counting.check_alike(gold.name, str(file.path), ((gold.pair(one.sentence_id).possible, one.links) for one in best))
+    for pair in best:
+        gold.check_inside(pair.sentence_id, len(pair.source), len(pair.target))
 
 
 def comparable(

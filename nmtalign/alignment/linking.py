@@ -32,7 +32,7 @@ from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import select, toml
 from nmtalign.text.languages import check_spaces, suffix_language
-from nmtalign.text.lines import is_stream, read_pairs, shown
+from nmtalign.text.lines import counted, is_stream, read_pairs, shown
 from nmtalign.text.tokenizer import EOS, LEXICON, NO_WORD, UNK, SpacedWords
 
 _WORK, _RECORD, _STATE = "work", "link.json", "learned.safetensors"
@@ -41,7 +41,6 @@ _COMMAS = frozenset(",،、，")
 _MOST_ATTACHED = 0.02  # commas without a space before them, in tokenised text
 _ALIGNING = 4.0  # the time of aligning all pairs, in iterations over them
 _SPACES_SEEN_IN = 100  # pairs
-_LONGEST = 200  # words of a side of a pair that is learned from
 _TRANSLATIONS = 20  # of a source word in the translation table
 _LEAST = 1e-3  # the smallest probability of a translation
 _BLANKS = frozenset(" \t\r\n")
@@ -85,7 +84,7 @@ def read_sides(pairs: Iterable[Lines], tell: Callable[[], object] = lambda: None
     split, sides = SpacedWords().tokenize, (BitextSide(), BitextSide())
     for number, (source, target) in enumerate(pairs, 1):
         words = split(source), split(target)
-        if all(0 < len(own) <= _LONGEST for own in words):
+        if all(0 < len(own) <= agreement.LONGEST for own in words):
             for side, own in zip(sides, words, strict=True):
                 side.add(own)
         if number % 1000 == 0:
@@ -193,10 +192,14 @@ class LinkRun:
         numbered = enumerate(read_pairs(*self._texts))
         sides = read_sides((pair for number, pair in numbered if agreement.is_chosen(number, most, count)), tell)
         self._tokenized = self.config.tokenized or all(side.has_free_commas() for side in sides)
-        pieces = Pieces(self._tokenized)
+        pieces = Pieces(lambda word: self._tokenized)
         parts = [in_pieces(list(side.index), side.sentences(), pieces) for side in sides]
         self._spellings, self._names, self._sides = zip(*parts, strict=True)
         rows = agreement.usable(self._sides)
+        if 2 * len(rows) < most:
+            few = f"{shown(self._texts[0])}: learning from only {len(rows):,} of {counted(most, 'pair')}"
+            why = f"an empty side, or more than {agreement.LONGEST} words and marks on a side"
+            self._notify(f"warning: {few}; the others have {why}; split long ones into sentences")
         lengths = [side.lengths()[rows] for side in self._sides]
         self._learned_from = max(1, min(len(rows), len(rows) * MOST_CELLS // max(1, int(lengths[0] @ lengths[1]))))
         self._record["pairs"] = count

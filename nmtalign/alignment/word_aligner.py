@@ -6,7 +6,7 @@ occur, the expected counts of pairs of words and of NULL, and the weights of the
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
@@ -58,13 +58,13 @@ _BY_WORD = {
 
 
 class Pieces(Tokenizer):
-    """Words, numbers and marks without upper case; with `tokenized`, all that is between spaces is one word."""
+    """Words, numbers and marks without upper case; what is between spaces is one word if it `is_one` in lower case."""
 
     kind = "pieces"
 
-    def __init__(self, tokenized: bool) -> None:
+    def __init__(self, is_one: Callable[[str], bool]) -> None:
         self._split = SpacedWords().tokenize
-        self.of = TokenCache(lambda word: (word.casefold(),) if tokenized else lexical.pieces_of(word))
+        self.of = TokenCache(lambda word: (word.casefold(),) if is_one(word.casefold()) else lexical.pieces_of(word))
 
     def tokenize(self, line: str) -> list[str]:
         return [piece for word in self._split(line) for piece in self.of[word]]
@@ -231,7 +231,8 @@ class WordAligner:
         self.folder, self.weights_file = folder, folder / ALIGNER
         self._counts, self._words, self._jumps = counts, words, jumps
         self.source_language, self.target_language = (facts[side] for side in SIDES)
-        self._pieces = Pieces(facts["tokenized"] == "True")
+        tokenized = facts["tokenized"] == "True"  # then only words of the texts are not split
+        self._pieces = Pieces(lambda word: tokenized and any(side.find(word)[0] >= 0 for side in words))
         self.tokenizers = Tokenizers(self._pieces, self._pieces, self.source_language, self.target_language)
         self.too_long: set[int] = set()  # the numbers of the pairs that the last run did not align
 

@@ -69,7 +69,8 @@ def align(
             )
         source, target = chosen.workspace.test_files
     if target is None:
-        raise UsageError(f"{source}: only one text is given; give two files, the source and its translation: SRC TGT")
+        files = "give two files, the source and its translation: SRC TGT; a file that has both must be split"
+        raise UsageError(f"{source}: only one text is given; {files}")
     output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
     _check(output, resume, pharaoh)
     common.check_inputs(source, target)

@@ -46,7 +46,8 @@ def link(
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
     if target is None:
-        raise UsageError(f"{source}: only one text is given; give two files, the source and its translation: SRC TGT")
+        files = "give two files, the source and its translation: SRC TGT; a file that has both must be split"
+        raise UsageError(f"{source}: only one text is given; {files}")
     keep_memory()
     tell = common.notifier(quiet)
     common.signals.detail = lambda: f"; the same command resumes in {output}"

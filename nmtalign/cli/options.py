@@ -241,7 +241,7 @@ class Command(TyperCommand):
                 value = given.get(one.name)
                 texts = value if isinstance(value, list | tuple) else [value]
                 if "" in texts and "Path" in str(own.get(str(one.name))):
-                    place = one.opts[0] if one.param_type_name == "option" else self.name
+                    place = min(one.opts, key=len) if one.param_type_name == "option" else self.name
                     raise UsageError(f"{place}: the name of a file is empty; is a variable of the shell unset?")
             return super().parse_args(ctx, [*words, *args[end:]])
         except Exception as error:  # the classes of its errors depend on the version of typer

@@ -254,6 +254,8 @@ def test_tokenised_text_is_noticed(texts: Path, tmp_path: Path) -> None:
         made.append((tmp_path / name / "aligner.safetensors").read_bytes())
     assert made[0] == made[1]
     assert b"mr." in made[0]
+    raw = load_aligner(tmp_path / "noticed").tokenizers.source.tokenize("mr. x, b.")
+    assert raw == ["mr.", "x", ",", "b", "."], "of a raw text only words of the tokenised one stay whole"
     free = link(texts, "train.en", "train.fr", "-o", tmp_path / "raw", "-q")
     assert (free.returncode, free.stderr) == (0, b"")
     assert read_metadata(tmp_path / "raw" / "aligner.safetensors")["tokenized"] == "False"
@@ -313,6 +315,15 @@ def test_pairs_that_are_too_long_get_an_empty_line_and_one_notice(texts: Path, t
     notes = list[str]()
     nmtalign.link(tmp_path / "a.en", tmp_path / "a.fr", tmp_path / "made", notify=notes.append)
     assert notes == [f"warning: {tmp_path / notice}"]
+
+
+def test_texts_with_few_pairs_to_learn_from_are_warned_of(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(f"{'word ' * 101}\nword\n\n")
+    notes = list[str]()
+    nmtalign.link(tmp_path / "a", tmp_path / "b", tmp_path / "made", notify=notes.append)
+    why = "the others have an empty side, or more than 100 words and marks on a side; split long ones into sentences"
+    assert notes == [f"warning: {tmp_path / 'a'}: learning from only 1 of 3 pairs; {why}"]
 
 
 @pytest.mark.parametrize(("line", "warned"), [("我喜欢红色的船。", True), ("我 喜欢 红色 的 船 。", False)])

@@ -123,7 +123,8 @@ ERRORS = """
 2 translate test.en --glossary= => error: --glossary: the name of a file is empty; is a variable of the shell unset?
 2 translate -q test.en '' => error: translate: the name of a file is empty
 2 translate --resume '' => error: translate: the name of a file is empty
-2 link train.en => train.en: only one text is given; give two files
+2 link test.en test.fr --output= => error: -o: the name of a file is empty
+2 link train.en => train.en: only one text is given; give two files, the source and its translation: SRC TGT; a file
 2 align test.en test.fr --threshold 0.3 --set links=argmax => --threshold: links=argmax takes the largest weight
 2 score test.fr -r test.fr --set target_language=x => --set target_language=x: is not a language; give a code
 2 translate test.en --beam HUGE => ...: must be a whole number
@@ -270,7 +271,7 @@ ERRORS = """
 2 view -o bare => bare: give the name of a file
 2 view --sentence 1 -o x.png => sentence 1: nothing to draw
 3 view alignments.h5 b.h5 -s 2 => b.h5: sentence 2 has another source than in alignments.h5
-3 view --gold links.txt => links.txt: line 1: link 2-2 (counted from 0) points outside the pair
+3 view --gold links.txt -s 1 => links.txt: line 1: link 2-2 (counted from 0) points outside the pair
 4 view missing.h5 => missing.h5: no such file
 2 view -o train.en/x.png => train.en: is a file; give the name of a folder
 2 view model alignments.h5 => alignment files and models are drawn differently

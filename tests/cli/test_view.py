@@ -125,7 +125,7 @@ def test_colour_depends_on_the_environment(folder: Path) -> None:
 
 
 def test_the_function(folder: Path) -> None:
-    text = nmtalign.view(folder / "alignments.h5", sentence="2", end=False, width=40)
+    text = nmtalign.view(folder / "alignments.h5", sentence=2, end=False, width=40)
     assert text.splitlines()[-1] == "le ██"
     assert "sentence 0" in nmtalign.view([("a", folder / "alignments.h5"), folder / "b.h5"], width=80)
     notes: list[str] = []
