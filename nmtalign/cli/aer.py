@@ -25,11 +25,13 @@ _ALIGNMENTS = Path("alignments.h5")
 def aer(
     chosen: Chosen[AerConfig],
     files: list[Path] | None = own_argument(
-        "[NAME=]LINKS... GOLD", "Links: text, .gz, .h5 of `nmtalign align`, - for stdin; then the gold links (or -g)."
+        "[NAME=]LINKS... GOLD",
+        "Links: text, .gz, .h5 of `nmtalign align`, - for stdin [dim]\\[default: alignments.h5][/dim]; then gold links "
+        "[dim]\\[default: the workspace's][/dim].",
     ),
     gold: Path | None = own_option("Gold links; then all files are LINKS.", "FILE", "--gold -g"),
     source: Path | None = own_option(
-        "Raw source text, where LINKS count its words and GOLD tokens.", "FILE", "--source -s"
+        "Raw source text, if LINKS count its words between spaces and GOLD counts tokens.", "FILE", "--source -s"
     ),
     target: Path | None = own_option("Its translation, line by line.", "FILE", "--target -t"),
     quiet: bool = QUIET,
