@@ -122,12 +122,16 @@ def test_guide_and_formats(tmp_path, environment):
     run_python([*blocks("python", GUIDE), *blocks("python", FORMATS)], tmp_path, environment)
 
 
-def test_the_keys_of_the_log_of_a_training_are_explained():
+def test_the_keys_of_logs_and_of_json_are_explained():
+    from nmtalign.alignment.link_files import LinkFigures
     from nmtalign.training import events
+    from nmtalign.translating.rescoring import ScoredPair, pair_json
 
     recorded = [kind for kind in vars(events).values() if isinstance(kind, type) and getattr(kind, "recorded", False)]
     keys = {field.name for kind in recorded for field in fields(kind)}
     assert {"loss", "in_a_row", "diverged"} < keys
+    keys |= {*vars(LinkFigures()), *LinkFigures().rates(), "name", "signature"}  # of `aer`
+    keys |= json.loads(pair_json(ScoredPair(0, "", "", (), (), 0, 0, 0.0, 0.0, (0.0,)))).keys()
     assert keys <= {*re.findall(r"`(\w+)`", FORMATS.read_text(encoding="utf-8"))}
 
 
