@@ -26,8 +26,7 @@ def aer(
     chosen: Chosen[AerConfig],
     files: list[Path] | None = own_argument(
         "[NAME=]LINKS... GOLD",
-        "Links: text, .gz, .h5 of `nmtalign align`, - for stdin [dim]\\[default: alignments.h5][/dim]; then gold links "
-        "[dim]\\[default: the workspace's][/dim].",
+        "Links: text, .gz, .h5 of `align`, - is stdin (default: alignments.h5); gold links (default: the workspace's).",
     ),
     gold: Path | None = own_option("Gold links; then all files are LINKS.", "FILE", "--gold -g"),
     source: Path | None = own_option(
@@ -45,7 +44,6 @@ def aer(
 
     Examples:
       nmtalign aer links.txt test.gold
-      nmtalign aer alignments.h5 test.gold
       nmtalign aer ours=a.h5 theirs=links.txt -g test.gold --format csv
       nmtalign align a.en a.fr --pharaoh | nmtalign aer - gold.wpt --gold-base 1
     """

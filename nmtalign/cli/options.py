@@ -64,7 +64,7 @@ class Chosen(Generic[T]):
                 value = getattr(made, name)
                 origin = next((origin for origin, values in reversed(layers) if name in values), "default")
                 origin = option(name) if origin == COMMAND_LINE else escaped(origin)
-                is_unset = value is None or (value == "" and one.unset)
+                is_unset = one.unset and value in (None, "")
                 line = f"# {name}: {one.unset}" if is_unset else f"{name} = {escaped(toml(value))}"
                 lines.append(f"{line}  # {origin}")
         return "\n".join(lines) + "\n"

@@ -42,7 +42,7 @@ def prep(
     """Prepare a corpus: tokenise parallel text, choose the vocabularies, write ids to HDF5.
 
     Prints how many pairs it kept, and why it dropped the others; FOLDER/summary.json has all numbers. Without arguments
-    it uses nmtalign.toml. A corpus of other text or settings is replaced only with --force.
+    it uses nmtalign.toml.
 
     Examples:
       nmtalign prep train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data/
