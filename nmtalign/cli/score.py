@@ -70,7 +70,8 @@ def score(
     _check(chosen, len(systems), html, plot)
     translation = None
     if any(path.is_dir() for path in systems.values()):
-        translation = resolve(TranslateConfig, workspace.section("translate"))
+        fixed = "score", {"n_best": 1, "sample": False}
+        translation = resolve(TranslateConfig, workspace.section("translate"), fixed)
         common.check_inputs(Path(translation.lexicon), Path(translation.glossary))
         common.sleep_beside_others()
         common.bound_caches()
