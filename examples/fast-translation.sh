@@ -11,4 +11,4 @@ lexicon=aligner/lexicon.tsv # possible translations of each source word; made on
 
 # OUTPUT.partial is renamed to OUTPUT when it is complete. If OUTPUT is already complete, the command ends at once.
 nmtalign translate "$input" -m "$model" -o "$output" --resume \
-    --lexicon "$lexicon" --set candidates=1000 "$@"
+    --lexicon "$lexicon" --set precision=auto "$@"

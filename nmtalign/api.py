@@ -141,7 +141,7 @@ def score(
     source: StrPath | Sequence[str] | None = None,
     *,
     model: StrPath | None = None,
-    segment_scores: Mapping[str, Sequence[Path | Sequence[float]]] | None = None,
+    segment_scores: Mapping[str, Sequence[StrPath | Sequence[float]]] | None = None,
     translation: TranslateConfig | None = None,
     config: ScoreConfig | None = None,
     notify: Callable[[str], None] = lambda message: None,
@@ -165,12 +165,12 @@ def score(
         return Path(given) if isinstance(given, str) else given
 
     systems = hypotheses if isinstance(hypotheses, Mapping) else {"hypothesis": hypotheses}
-    several: Any = references
-    if isinstance(references, str | Path) or all(isinstance(line, str) for line in references):
-        several = [references]
+    single = isinstance(references, str | Path) or all(isinstance(line, str) for line in references)
+    several: Any = [references] if single else references
     with _resolved("score", ScoreConfig, config, settings) as config:
         scored, references = {name: text(system) for name, system in systems.items()}, [text(each) for each in several]
-        lines, scores, knowing = text(source), segment_scores or {}, text(model)
+        scores = {metric: [text(one) for one in given] for metric, given in (segment_scores or {}).items()}
+        lines, knowing = text(source), text(model)
         return run_scoring(scored, references, lines, config, scores, knowing, translation, notify, progress)
 
 

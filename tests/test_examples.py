@@ -30,7 +30,7 @@ QUICK = ["--preset", "tiny", "--max-updates", "4"]
 def shell(tmp_path_factory):
     """Runs a script of examples/ with an `nmtalign` on the PATH."""
     environment = command_line.environment_with_nmtalign(tmp_path_factory.mktemp("bin"))
-    environment |= {"PAIRS": "400", "BEAM": "1", "SUBWORDS": "300"}
+    environment |= {"PAIRS": "400", "SUBWORDS": "300"}
 
     def run(script, *arguments, cwd, stdin=""):
         program = "bash" if script.endswith(".sh") else sys.executable

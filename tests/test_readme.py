@@ -3,10 +3,12 @@
 Budgets are made smaller. The commands of a page run one after the other, as a reader would run them.
 """
 
+import contextlib
 import csv
 import json
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import fields
@@ -14,7 +16,9 @@ from pathlib import Path
 
 import pytest
 from helpers import command_line
-from helpers.commands import COMMANDS
+from helpers.commands import COMMANDS, call
+
+from nmtalign.errors import FormatError
 
 ROOT = Path(__file__).parent.parent
 README, DOCS = ROOT / "README.md", ROOT / "nmtalign" / "docs"
@@ -118,12 +122,16 @@ def test_guide_and_formats(tmp_path, environment):
     run_python([*blocks("python", GUIDE), *blocks("python", FORMATS)], tmp_path, environment)
 
 
-def test_the_keys_of_the_log_of_a_training_are_explained():
+def test_the_keys_of_logs_and_of_json_are_explained():
+    from nmtalign.alignment.link_files import LinkFigures
     from nmtalign.training import events
+    from nmtalign.translating.rescoring import ScoredPair, pair_json
 
     recorded = [kind for kind in vars(events).values() if isinstance(kind, type) and getattr(kind, "recorded", False)]
     keys = {field.name for kind in recorded for field in fields(kind)}
     assert {"loss", "in_a_row", "diverged"} < keys
+    keys |= {*vars(LinkFigures()), *LinkFigures().rates(), "name", "signature"}  # of `aer`
+    keys |= json.loads(pair_json(ScoredPair(0, "", "", (), (), 0, 0, 0.0, 0.0, (0.0,)))).keys()
     assert keys <= {*re.findall(r"`(\w+)`", FORMATS.read_text(encoding="utf-8"))}
 
 
@@ -146,25 +154,30 @@ def test_readme_is_short_and_names_every_command():
 
 
 def documented_commands(page):
-    """The name of a command and the options that follow it, of each mention in code on a page."""
+    """The name of a command and the words that follow it, of each mention in code on a page."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ").replace("\\|", "|")
     fence = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
     code = [block for language, block in fence.findall(text) if language in ("", "sh")]
     code += re.findall(r"`([^`\n]+)`", fence.sub("", text))
     for line in (line for block in code for line in block.split("\n")):
-        for part in re.split(r"[|;&(]| #", line):
+        for part in re.split(r"[|;&(<>]| #", line):
             if found := re.match(r"\s*(?:\$ |torchrun .*-m )?nmtalign ([a-z][a-z-]*)(?=\s|$)(.*)", part):
-                yield found[1], re.findall(r"(?<=\s)(--?[a-zA-Z][\w-]*)", found[2])
+                yield found[1], shlex.split(found[2])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_documented_commands_and_options_exist(page):
+def test_documented_commands_options_and_settings_go_together(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     mentions = list(documented_commands(page))
     assert mentions
-    for name, options in mentions:
+    for name, words in mentions:
         assert name in COMMANDS, f"nmtalign {name}"
         known = {text for one in COMMANDS[name].params for text in (*one.opts, *one.secondary_opts)}
-        assert {*options} <= known | {"--help"}, f"nmtalign {name}: {set(options) - known}"
+        options = {word.partition("=")[0] for word in words if re.match(r"--?[a-zA-Z]", word)}
+        assert options <= known | {"--help"}, f"nmtalign {name}: {options - known}"
+        if "--show-settings" in known and not {"NAME", "KIND", "T"} & {*re.split(r"[ =]", " ".join(words))}:
+            with contextlib.suppress(FormatError):  # a model that only the reader has
+                call(name, *words, "--show-settings")
 
 
 def anchors(path):

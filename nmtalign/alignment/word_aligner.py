@@ -129,13 +129,15 @@ def save_aligner(folder: Path, learned: AgreeingModels, languages: tuple[str, st
 
 
 def load_aligner(folder: Path) -> "WordAligner":
-    """Opens the aligner of a folder; raises FormatError if its file is foreign or damaged.
+    """Opens the aligner of a folder; raises FormatError if its file is missing, foreign or damaged.
 
     The file is mapped into memory. The last ones stay open for the next call, unless the file was replaced.
     """
     path = folder / ALIGNER
-    facts = path.stat() if path.is_file() else None
-    return _opened(path, facts and (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns))
+    if not path.is_file():
+        raise FormatError(f"{folder}: no word aligner here (no {ALIGNER}); give the folder of `nmtalign link`")
+    facts = path.stat()
+    return _opened(path, (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns))
 
 
 @lru_cache(4)

@@ -22,11 +22,12 @@ _HEADS = ("links of", "found", "precision", "recall", "AER", "F1")
 def aer(
     chosen: Chosen[AerConfig],
     files: list[Path] | None = own_argument(
-        "[NAME=]LINKS... GOLD", "Links: text, .gz, .h5 of `nmtalign align`, - for stdin; then the gold links (or -g)."
+        "[NAME=]LINKS... GOLD",
+        "Links: text, .gz, .h5 of `align`, - is stdin (default: alignments.h5); gold links (default: the workspace's).",
     ),
     gold: Path | None = own_option("Gold links; then all files are LINKS.", "FILE", "--gold -g"),
     source: Path | None = own_option(
-        "Raw source text, where LINKS count its words and GOLD tokens.", "FILE", "--source -s"
+        "Raw source text, if LINKS count its words between spaces and GOLD counts tokens.", "FILE", "--source -s"
     ),
     target: Path | None = own_option("Its translation, line by line.", "FILE", "--target -t"),
     quiet: bool = QUIET,
@@ -40,7 +41,6 @@ def aer(
 
     Examples:
       nmtalign aer links.txt test.gold
-      nmtalign aer alignments.h5 test.gold
       nmtalign aer ours=a.h5 theirs=links.txt -g test.gold --format csv
       nmtalign align a.en a.fr --pharaoh | nmtalign aer - gold.wpt --gold-base 1
     """

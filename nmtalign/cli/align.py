@@ -48,7 +48,7 @@ def align(
     The model reads each target word in turn (forced decoding). Its attention weights show where it read, not why. Each
     target word gets one link, to the source word with the largest weight, or none (NULL) if that is </s>. Positions
     count from 0. Two models, one per direction, align better (--symmetrize joins them), and the aligner of `nmtalign
-    link` aligns best. Without SRC and TGT the workspace's test set is aligned. `nmtalign aer` compares with gold links.
+    link` aligns best. `nmtalign aer` compares with gold links.
 
     Examples:
       nmtalign align

@@ -23,7 +23,7 @@ def info(
     """Describe a model, a prepared corpus, an aligner or an alignment file, and check it for damage.
 
     Without PATH it describes this machine: processor, memory, devices, versions, and problems with their fixes.
-    The exit code is 5 if nmtalign cannot run here.
+    The exit code is 4 if a file is damaged, and 5 if nmtalign cannot run here.
 
     Examples:
       nmtalign info model/

@@ -64,7 +64,8 @@ class Chosen(Generic[T]):
                 value = getattr(made, name)
                 origin = next((origin for origin, values in reversed(layers) if name in values), "default")
                 origin = option(name) if origin == COMMAND_LINE else escaped(origin)
-                line = f"# {name}: {one.unset}" if value is None else f"{name} = {escaped(toml(value))}"
+                is_unset = one.unset and value in (None, "")
+                line = f"# {name}: {one.unset}" if is_unset else f"{name} = {escaped(toml(value))}"
                 lines.append(f"{line}  # {origin}")
         return "\n".join(lines) + "\n"
 

@@ -41,8 +41,7 @@ def prep(
 ) -> None:
     """Prepare a corpus: tokenise parallel text, choose the vocabularies, write ids to HDF5.
 
-    Prints how many pairs it kept, and why it dropped the others; FOLDER/summary.json has all numbers. Without arguments
-    it uses nmtalign.toml. A corpus of other text or settings is replaced only with --force.
+    Without texts it prepares those of nmtalign.toml. It prints how many pairs it kept, and why it dropped the others.
 
     Examples:
       nmtalign prep train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data/

@@ -18,8 +18,8 @@ def sample(
 ) -> None:
     """Write a sample corpus: train, dev and test in English and French, gold word alignments, and an nmtalign.toml.
 
-    A small grammar makes the text; nothing is downloaded. The same seed gives the same files. If a file with other
-    content exists, nothing is written without --force.
+    A small grammar makes the text; nothing is downloaded. The same seed gives the same files. Links count the words of
+    tokenised texts, such as train.tok.en. If a file with other content exists, nothing is written without --force.
 
     Examples:
       nmtalign sample demo/ --pairs 20000 && cd demo && nmtalign prep && nmtalign train

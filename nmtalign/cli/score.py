@@ -55,8 +55,7 @@ def score(
     """Score translations with sacreBLEU's BLEU, chrF and chrF++, and their signatures.
 
     Without HYP and -r, nmtalign translates the test set of the workspace. With only -r, HYP is stdin. Several systems
-    are compared in every table; p is against the first. The exit code does not depend on scores, except with
-    --fail-under.
+    are compared in every table; p is against the first.
 
     Examples:
       nmtalign score out.fr -r test.fr -s test.en --by-length --known-words -m model/

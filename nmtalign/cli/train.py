@@ -45,10 +45,9 @@ def train(
 ) -> None:
     """Train a model; rerun an interrupted command and it resumes.
 
-    The default preset chooses sizes, dropout, batches and budget by the corpus, --max-time and the measured speed.
-    Precedence of settings: option, then the \\[train] section of nmtalign.toml, then preset. With --init-from the
-    settings of the model are those of MODEL, and the default preset has the others of small. Every event is recorded in
-    train.jsonl in the model directory.
+    The default preset chooses sizes, dropout, batches and budget by the corpus, --max-time and the measured speed. With
+    --init-from the settings of the model are those of MODEL, and the default preset has the others of small. Every
+    event is recorded in train.jsonl in the model directory.
 
     Under torchrun several processes train one model, and --batch-size counts the batch of all. Each uses a GPU, or
     --threads threads (torchrun's default is one). If a process fails, all end, and the report of torchrun names it; the

@@ -45,8 +45,7 @@ def view(
     directory or train.jsonl). The output decides how: in the terminal, as a figure, or as an HTML page of all sentences
     with a search, which any browser shows without a server or a network.
 
-    --live writes a page that contains small models and translates in the browser. It shows every step, and its reader
-    can change weights and words. It supports RNNsearch and RNNencdec with one layer.
+    A live page shows every step; its reader can change weights and words. It runs RNNsearch and RNNencdec of one layer.
 
     Source along x, target along y, grey from 0 black to 1 white. Gold links are dots (sure) and dashed rings
     (possible), hard links frames; in the terminal ●, ○ and +. A heat map is not an explanation: the weights show where

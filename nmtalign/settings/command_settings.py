@@ -209,7 +209,7 @@ class TranslateConfig(Settings, section="translate"):
         "Memory limit, such as 2G; a search gets at least 64M.",
         form=byte_count,
         metavar="SIZE",
-        unset="a tenth of the machine's",
+        unset="a tenth of the machine's, or half of what is free on a GPU",
         affects="machine",
         loading=True,
     )

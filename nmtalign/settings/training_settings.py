@@ -66,7 +66,7 @@ class ModelConfig(Settings, section="train"):
     alignment_layer: int = setting(0, "Decoder layer whose weights align, in a Transformer; 0 = last.")
     alignment_head: int = setting(0, "Head whose weights align, in a Transformer; 0 = mean of all.")
     residual: bool = setting(False, "Residual connections from the third layer on.")
-    cell: Cell = setting("paper", "Gated unit: the paper's, cuDNN's GRU, an LSTM; light and minimal: no product.")
+    cell: Cell = setting("paper", "Gated unit: the paper's, cuDNN's GRU, LSTM; light, minimal: no recurrent product.")
     order: Order = setting(
         "look-generate-update",
         "look-generate-update (the paper's code), look-update-generate (its text) or update-look-generate (Luong's).",

@@ -225,7 +225,8 @@ def find_checkpoint(folder: Path) -> Checkpoint | None:
         except (AttributeError, KeyError, UsageError, ValueError):
             wrong.append(f"{path}: not a checkpoint of a training")
     if wrong:
-        raise FormatError(f"{'; '.join(wrong)}; no checkpoint is complete: train anew with --force")
+        rescue = f"to keep the best weights, give --init-from {folder} and another folder with -o"
+        raise FormatError(f"{'; '.join(wrong)}; no checkpoint is complete: {rescue}; or train anew with --force")
     return None
 
 

@@ -258,7 +258,7 @@ ERRORS = """
 5 serve -m model --port 0 --host 192.0.2.1 => cannot listen on 192.0.2.1
 2 serve -m model -m model --port 0 => give one model per direction
 2 serve -m model --port 70000 => --port 70000: must be at most 65535
-4 serve -m model --port 0 --set aligner=absent => absent/aligner.safetensors: cannot be read
+4 serve -m model --port 0 --set aligner=absent => absent: no word aligner here (no aligner.safetensors); give the folder
 2 serve -m model -m model --port 0 --set lexicon=x => a lexicon, glossary or aligner is for one direction
 2 reproduce --hours 5 --words 1e6 => does not go with --hours 5
 2 reproduce --hours 0 => --hours 0: must be greater than 0

@@ -283,7 +283,7 @@ def test_models_translate_the_test_set(folder: Path, run: Run, random_model: Pat
         shutil.copytree(model, folder / "models" / name)
     (folder / "nmtalign.toml").write_text(
         'model = "models/a"\n[corpus]\ntest = ["test.en", "test.fr"]\n[score]\nmetrics = "bleu,chrf"\n'
-        "[translate]\nthreads = 1\nbeam = 3\n"
+        "[translate]\nthreads = 1\nbeam = 3\nn_best = 9\n"  # for `translate --beam 9`
     )
     kept = [done.text for done in Translator.load(folder / "models" / "a", beam=3, threads=1).translate(lines)]
     (folder / "a").write_text("".join(f"{line}\n" for line in kept))

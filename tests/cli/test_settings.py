@@ -107,7 +107,7 @@ def test_a_setting_is_the_same_in_all_three(tmp_path: Path, command: str, name: 
     base = ((DEFAULT_PRESET, preset(DEFAULT_PRESET)),) if command == "train" else ()
     for cls in classes(command):
         python = vars(resolve(cls, *base, ("Python", settings)))
-        given = {key: value for key, value in python.items() if key in SECTIONS[command] and value is not None}
+        given = {key: value for key, value in python.items() if key in SECTIONS[command] and value not in (None, "")}
         assert given.items() <= here.items()
 
 
@@ -251,6 +251,7 @@ def test_precedence_and_origins_are_shown() -> None:
         "hidden = 128  # preset tiny",
         "rho = 0.95  # default",
     } <= {*lines}
+    assert "# metrics: bleu,chrf,chrf++  # default" in call("score", "--show-settings").splitlines()  # not `""`
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from nmtalign import errors
 from nmtalign.cli.app import COMMANDS
 from nmtalign.cli.options import load_command, metavar
 from nmtalign.settings.definition import SECTIONS, Setting, toml
-from nmtalign.settings.presets import PRESETS
+from nmtalign.settings.presets import AUTO, PRESETS
 
 _MARKUP = re.compile(r"(?<!\\)\[/?[a-z]+\]")  # of rich
 _INTRODUCTION = """\
@@ -95,8 +95,12 @@ def _key(one: Setting) -> str:
 
 def _presets() -> Iterator[str]:
     yield from ("## Presets", "", "`nmtalign train --preset NAME --show-settings` prints all settings of a preset.", "")
+    small = PRESETS["small"]
     for name, values in PRESETS.items():
-        yield f"- `{name}`: {', '.join(f'{key} = {toml(value)}' for key, value in values.items())}"
+        based = name != "small" and small.keys() <= values.keys()
+        own = [f"{key} = {toml(value)}" for key, value in values.items() if not based or small.get(key) != value]
+        own += ["what it chooses by corpus, budget and speed"] if name == AUTO else []
+        yield f"- `{name}`: {'`small` with ' * based}{', '.join(own)}"
     yield ""
 
 

@@ -42,6 +42,9 @@ def test_files_lines_and_models_score_alike(texts, tmp_path: Path) -> None:
     for references in (str(reference), [reference]):
         files = score({"hypothesis": system}, references, str(source), by_length=True, bootstrap=50)
         assert files.report == lines.report
+    (tmp_path / "comet").write_text("0.5\n" * len(texts.source))
+    given = score(str(system), str(reference), segment_scores={"COMET": [str(tmp_path / "comet")]}, metrics="bleu")
+    assert given.value("COMET") == 0.5
     with pytest.raises(UsageError, match="nothing to translate: give the source"):
         score({"out": system, "model": tmp_path}, reference)
 

@@ -134,7 +134,7 @@ def test_two_damaged_checkpoints_are_one_line_with_both_names_and_the_mend(tmp_p
     checkpoints(tmp_path, 3, 6)
     flip(tmp_path / NEWEST, -1)
     (tmp_path / BEFORE).write_bytes(b"")
-    with pytest.raises(FormatError, match=rf"^.*{NEWEST}: .*{BEFORE}: .*--force$") as raised:
+    with pytest.raises(FormatError, match=rf"^.*{NEWEST}: .*{BEFORE}: .*--init-from {tmp_path} .*--force$") as raised:
         find_checkpoint(tmp_path)
     assert raised.value.exit_code == 4
     (tmp_path / BEFORE).unlink()
