@@ -1,7 +1,6 @@
 """Alignments in other formats: nothing is lost, and every line is one."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import h5py
@@ -16,7 +15,7 @@ WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.1, 0.9, 0], [0, 0, 1]], dtype=np.float
 
 
 @pytest.fixture(params=["float16", "float32"])
-def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+def path(tmp_path, request):
     """Sentence 0 with two translations, and an empty one."""
     with AlignmentWriter(tmp_path / "a.h5", {"direction": "en-fr"}, request.param) as file:
         add(file, ["the", "fox"], ["le", "a|||b\u2028"], WEIGHTS, -1.5, links=[(1, 0), (0, 1)])
@@ -25,12 +24,12 @@ def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return tmp_path / "a.h5"
 
 
-def test_links(path: Path) -> None:
+def test_links(path):
     with AlignmentFile(path) as file:
         assert list(text_lines(file, "pharaoh")) == ["1-0 0-1\n", "\n"]
 
 
-def test_json_holds_the_record_and_is_one_line(path: Path) -> None:
+def test_json_holds_the_record_and_is_one_line(path):
     with AlignmentFile(path) as file:
         lines = list(text_lines(file, "json"))
         for line, record in zip(lines, file, strict=True):
@@ -47,7 +46,7 @@ def test_json_holds_the_record_and_is_one_line(path: Path) -> None:
         assert json.loads(lines[1])["token_log_probs"] == [-2.0, -0.5]
 
 
-def test_numbers_that_are_not_finite_are_null(path: Path) -> None:
+def test_numbers_that_are_not_finite_are_null(path):
     record = AlignmentFile(path)[0]
     object.__setattr__(record, "log_prob", float("-inf"))
     record.weights[0, 0] = np.nan
@@ -55,7 +54,7 @@ def test_numbers_that_are_not_finite_are_null(path: Path) -> None:
     assert (found["log_prob"], found["weights"][0][0]) == (None, None)
 
 
-def test_a_sentence_is_read_by_three_lines_of_h5py(path: Path) -> None:
+def test_a_sentence_is_read_by_three_lines_of_h5py(path):
     with AlignmentFile(path) as records:
         expected = list(records)
     with h5py.File(path) as file:

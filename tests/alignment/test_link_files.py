@@ -2,7 +2,6 @@
 
 import gzip
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ from nmtalign.viewing.alignment_page import write_page
 from nmtalign.viewing.heatmap import read_panels
 
 
-def test_gold_formats() -> None:
+def test_gold_formats():
     gold = parse_links("0-0 1p2 3?1  2-2", "g: line 1", role="gold")
     assert gold.sure == {(0, 0), (2, 2)}
     assert gold.possible == {(0, 0), (2, 2), (1, 2), (3, 1)}
@@ -36,7 +35,7 @@ def test_gold_formats() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "0-", "0:0", "0P0", "1-2-3", "x-1", "-1-0", "٣-٣"])
-def test_an_error_names_what_is_not_a_gold_link(text: str) -> None:
+def test_an_error_names_what_is_not_a_gold_link(text):
     with pytest.raises(InputError, match="g: line 9: "):
         parse_links(text, "g: line 9")
 
@@ -44,12 +43,12 @@ def test_an_error_names_what_is_not_a_gold_link(text: str) -> None:
 NUMBERED = "0001 1 1 S\n0001 2 3 S 0.9\n\n1 3 2 P 1\n0003 2 1\n0003 1 2 .5\n0003 1 1 P\n0003 1 1 S\n"
 
 
-def write(tmp_path: Path, text: str, name: str = "links") -> Path:
+def write(tmp_path, text, name="links"):
     (tmp_path / name).write_text(text)
     return tmp_path / name
 
 
-def test_lines_of_links_count_from_0_or_1(tmp_path: Path) -> None:
+def test_lines_of_links_count_from_0_or_1(tmp_path):
     pairs = read_links(write(tmp_path, "\n1-1 2p3 3?1\n")).pairs
     assert pairs[0] == NO_LINKS
     assert (pairs[1].sure, pairs[1].possible) == ({(1, 1)}, {(1, 1), (2, 3), (3, 1)})
@@ -58,7 +57,7 @@ def test_lines_of_links_count_from_0_or_1(tmp_path: Path) -> None:
     assert pair.turned().possible == {(0, 0), (2, 1), (0, 2)}
 
 
-def test_numbered_lines(tmp_path: Path) -> None:
+def test_numbered_lines(tmp_path):
     text = read_links(write(tmp_path, NUMBERED))
     pairs = text.pairs
     assert (text.format, text.base, len(pairs)) == ("NAACL", 1, 3)
@@ -73,7 +72,7 @@ def test_numbered_lines(tmp_path: Path) -> None:
     assert read_links(tmp_path / "links", base=0).pairs[0].sure == {(1, 1), (2, 3)}
 
 
-def test_the_format_is_known_of_compressed_files_and_after_blank_lines(tmp_path: Path) -> None:
+def test_the_format_is_known_of_compressed_files_and_after_blank_lines(tmp_path):
     with gzip.open(tmp_path / "g.gz", "wt") as stream:
         stream.write("\n \n0001 1 1\n")
     assert [pair.sure for pair in read_links(tmp_path / "g.gz").pairs] == [{(0, 0)}]
@@ -95,12 +94,12 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "base", "message"), MISTAKES)
-def test_mistakes_name_file_and_line(tmp_path: Path, text: str, base: int | None, message: str) -> None:
+def test_mistakes_name_file_and_line(tmp_path, text, base, message):
     with pytest.raises(InputError, match="links: " + message):
         read_links(write(tmp_path, text), "gold", base)
 
 
-def test_gold_links_that_count_other_words_are_refused(tmp_path: Path) -> None:
+def test_gold_links_that_count_other_words_are_refused(tmp_path):
     """When they are drawn over alignments, as when they are compared (`test_aer`)."""
     by_tokens, by_words = write_raw_links(tmp_path)
     found, lines = read_links(by_tokens), (tmp_path / "train.tok.en").read_text().splitlines()
@@ -118,7 +117,7 @@ def test_gold_links_that_count_other_words_are_refused(tmp_path: Path) -> None:
             write_page([("a", tmp_path / "a.h5")], tmp_path / "page.html", gold=read_links(path, "gold"))
 
 
-def test_the_pieces_of_a_text_without_spaces_are_the_words_of_the_alignments(tmp_path: Path) -> None:
+def test_the_pieces_of_a_text_without_spaces_are_the_words_of_the_alignments(tmp_path):
     """Its tokens between marks are fewer; links to pieces behind the last token were "outside the pair"."""
     texts = tmp_path / "a.zh", tmp_path / "a.en"
     texts[0].write_text("对不起，我们预订了两个房间。\n" * 20)
@@ -136,7 +135,7 @@ RATES = ("precision", "recall", "aer", "f1")
 
 
 @given(st.lists(st.tuples(LINKS, LINKS, LINKS), max_size=4))
-def test_counts_and_rates_are_what_their_definitions_say(pairs: list[tuple[frozenset, frozenset, frozenset]]) -> None:
+def test_counts_and_rates_are_what_their_definitions_say(pairs):
     found = [one for one, _, _ in pairs]
     gold = [GoldLinks(sure, sure | maybe) for _, sure, maybe in pairs]
     figures = sum(map(count_links, found, gold), LinkFigures())
@@ -162,6 +161,6 @@ def test_counts_and_rates_are_what_their_definitions_say(pairs: list[tuple[froze
         ([(0, 0), (0, 0)], [(0, 0)], (1, 1, 0, 1)),
     ],
 )
-def test_smallest_and_largest_rates(links: list, sure: list, rates: tuple[int, ...]) -> None:
+def test_smallest_and_largest_rates(links, sure, rates):
     figures = count_links(links, GoldLinks(frozenset(sure), frozenset(sure)))
     assert tuple(figures.rates().values()) == rates

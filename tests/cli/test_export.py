@@ -2,18 +2,16 @@
 
 import json
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.commands import Run
 from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
 
 
 @pytest.fixture
-def run(tmp_path: Path, here: Run) -> Run:
+def run(tmp_path, here):
     """Runs it in a folder with an alignment file: exit code, stdout, stderr."""
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
         add(file, ["thé"], ["fox"], np.array([[0.75, 0.25], [0, 1]], dtype=np.float32), -1.0)
@@ -22,7 +20,7 @@ def run(tmp_path: Path, here: Run) -> Run:
     return partial(here, "export")
 
 
-def test_every_format(run: Run, tmp_path: Path) -> None:
+def test_every_format(run, tmp_path):
     assert run("a.h5") == (0, "0-0\n\n", "")
     assert run("a.h5", "--format", "pharaoh", "-o", "-") == (0, "0-0\n\n", "")
     code, out, err = run("a.h5", "--format", "json")

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,6 @@ import pytest
 from nmtalign.cli import app
 from nmtalign.cli.options import load_command
 
-# Fixtures of tests/cli that run a command line: in this process, `translate` there, one that is interrupted, a process.
-Run = Callable[..., tuple[int, str, str]]
-Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
-Unfinished = Callable[..., bytes]
-Start = Callable[..., "subprocess.Popen[bytes]"]
 COMMANDS: Mapping[str, Any] = {name: load_command(name) for name in app.COMMANDS}
 
 

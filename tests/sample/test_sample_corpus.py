@@ -1,7 +1,6 @@
 """The sample workspace: disjoint parts of any size, the same bytes for the same seed, lines that belong together."""
 
 import hashlib
-from pathlib import Path
 
 import pytest
 
@@ -15,18 +14,18 @@ PARTS = ("train", "dev", "test")
 ENDINGS = ("en", "fr", "tok.en", "tok.fr", "align")
 
 
-def lines(path: Path) -> list[str]:
+def lines(path):
     text = path.read_text(encoding="utf-8")
     assert text.endswith("\n")
     assert "\r" not in text
     return text[:-1].split("\n")
 
 
-def digest(folder: Path) -> dict[str, str]:
+def digest(folder):
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
-def test_the_text_of_a_seed_never_changes(tmp_path: Path) -> None:
+def test_the_text_of_a_seed_never_changes(tmp_path):
     write_sample(tmp_path, 300, seed=3)
     written = digest(tmp_path)
     assert written["train.en"] == "0f89586d2eb52c78bc5fab62299e676a534118ae9af71028ce9690225cb29996"
@@ -37,7 +36,7 @@ def test_the_text_of_a_seed_never_changes(tmp_path: Path) -> None:
     assert [name for name, value in written.items() if other[name] == value] == ["nmtalign.toml"]
 
 
-def test_a_larger_corpus_begins_with_the_smaller_one(tmp_path: Path) -> None:
+def test_a_larger_corpus_begins_with_the_smaller_one(tmp_path):
     write_sample(tmp_path / "small", 50)
     write_sample(tmp_path / "large", 300)
     assert lines(tmp_path / "large/train.fr")[:50] == lines(tmp_path / "small/train.fr")
@@ -45,7 +44,7 @@ def test_a_larger_corpus_begins_with_the_smaller_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("pairs", "held_out"), [(1, 1), (15, 1), (5000, 500)])
-def test_parts_have_their_sizes_and_share_nothing(tmp_path: Path, pairs: int, held_out: int) -> None:
+def test_parts_have_their_sizes_and_share_nothing(tmp_path, pairs, held_out):
     assert write_sample(tmp_path, pairs) == held_out
     for language in ("en", "fr"):
         train, dev, test = (lines(tmp_path / f"{part}.{language}") for part in PARTS)
@@ -56,7 +55,7 @@ def test_parts_have_their_sizes_and_share_nothing(tmp_path: Path, pairs: int, he
     assert len(set(lines(tmp_path / "train.en"))) == pairs
 
 
-def test_the_files_of_a_part_belong_together(tmp_path: Path) -> None:
+def test_the_files_of_a_part_belong_together(tmp_path):
     write_sample(tmp_path, 1000, seed=5)
     texts = (f"{part}.{ending}" for part in PARTS for ending in ENDINGS)
     assert {path.name for path in tmp_path.iterdir()} == {"nmtalign.toml", *texts}
@@ -75,7 +74,7 @@ def test_the_files_of_a_part_belong_together(tmp_path: Path) -> None:
     ("pairs", "epochs"),
     [(50, 200), (200, 200), (2000, 40), (5000, 16), (13_000, 6.2), (20_000, 4), (100_000, 2), (1_000_000, 2)],
 )
-def test_a_small_corpus_is_seen_in_more_epochs(tmp_path: Path, pairs: int, epochs: float) -> None:
+def test_a_small_corpus_is_seen_in_more_epochs(tmp_path, pairs, epochs):
     (tmp_path / "nmtalign.toml").write_text(configuration(pairs), encoding="utf-8")
     loaded = load_workspace(tmp_path / "nmtalign.toml")
     budget = resolve(TrainingConfig, loaded.section("train"))
@@ -84,13 +83,13 @@ def test_a_small_corpus_is_seen_in_more_epochs(tmp_path: Path, pairs: int, epoch
     assert loaded.preset(None) == "tiny"
 
 
-def test_no_pairs_are_a_mistake(tmp_path: Path) -> None:
+def test_no_pairs_are_a_mistake(tmp_path):
     with pytest.raises(UsageError, match="pairs"):
         write_sample(tmp_path, 0)
 
 
-def test_an_interruption_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(pairs: int) -> str:
+def test_an_interruption_leaves_nothing(tmp_path, monkeypatch):
+    def interrupted(pairs):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sample_corpus, "configuration", interrupted)

@@ -2,7 +2,6 @@
 
 import itertools
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -19,14 +18,14 @@ class Texts:
     systems: list[list[str]]
 
 
-def spoiled(lines: Sequence[str], seed: int, rate: float) -> list[str]:
+def spoiled(lines, seed, rate):
     """The lines with words replaced, left out or exchanged, the more of them the higher the rate."""
     rng = random.Random(seed)
     known = [word for line in lines for word in line.split()]
     return [_spoil(line.split(), known, rng, rate) for line in lines]
 
 
-def _spoil(words: list[str], known: list[str], rng: random.Random, rate: float) -> str:
+def _spoil(words, known, rng, rate):
     kept = [rng.choice(known) if rng.random() < rate else word for word in words if rng.random() > rate / 2]
     if len(kept) > 3 and rng.random() < rate:
         kept[1:3] = kept[2:0:-1]
@@ -34,7 +33,7 @@ def _spoil(words: list[str], known: list[str], rng: random.Random, rate: float) 
 
 
 @pytest.fixture(scope="session")
-def texts() -> Texts:
+def texts():
     """200 sentences."""
     pairs = list(itertools.islice(generate(7, "test"), 200))
     target = [pair.target for pair in pairs]

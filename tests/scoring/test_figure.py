@@ -3,7 +3,6 @@
 import math
 import sys
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import pytest
 from helpers.pages import PageReader
@@ -61,7 +60,7 @@ def test_no_bands_for_many_systems_and_a_sentence_for_no_score():
     assert [text.get_text() for text in empty.axes[0].texts] == ["no sentence to score"]
 
 
-def test_files_are_the_same_each_time(tmp_path: Path):
+def test_files_are_the_same_each_time(tmp_path):
     first, second = tmp_path / "a.pdf", tmp_path / "b.pdf"
     draw_by_length(TWO, first)
     draw_by_length(TWO, second)

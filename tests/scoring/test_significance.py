@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from helpers.score_texts import sacrebleu
 from sacrebleu.metrics import BLEU, TER
 
 from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
-from nmtalign.scoring.report import Part, Report, Resampling, Test, by_length, make_report, parse_buckets
+from nmtalign.scoring.report import Resampling, by_length, make_report, parse_buckets
 
 METRICS = MetricOptions(("bleu", "chrf++", "ter"))
 ASKED = "-m bleu chrf ter --chrf-word-order 2 -w 4"  # the same; the command has no two chrF in one run
@@ -20,31 +19,31 @@ QUICK = Resampling(samples=300, trials=600)
 Lines = Sequence[str]
 
 
-def drawn(test: Test) -> list[str]:
+def drawn(test):
     """The flags of a quick test."""
     return [f"--paired-{test}", f"--paired-{test}-n", str(QUICK.samples if test == "bs" else QUICK.trials)]
 
 
-def paired(printed: str) -> list[dict[str, list[str]]]:
+def paired(printed):
     """The figures of each metric for every system: score, mean and width of the interval, p-value, if they exist."""
     table = [line.rstrip("\\ ").split("&") for line in printed.splitlines() if "&" in line]
     names = [re.sub(r"[^\w+]", " ", cell).split()[0] for cell in table[0][1:]]
     return [dict(zip(names, (re.findall(r"\d+\.\d{4}", cell) for cell in row[1:]), strict=True)) for row in table[1:]]
 
 
-def ours(part: Part, metric: str, test: Test) -> list[str]:
+def ours(part, metric, test):
     one = part.scores[metric]
     figures = [one.value, *(() if one.low is None else (one.mean, 0.5 * (one.high - one.low)))]
     figures += [one.p_values[test]] if one.p_values else []
     return [f"{figure:.4f}" for figure in figures]
 
 
-def of_wholes(report: Report, name: str) -> list[list[Any]]:
+def of_wholes(report, name):
     """An attribute of the estimates of all sentences, by system and metric."""
     return [[getattr(one, name) for one in system.everything.whole.scores.values()] for system in report.systems]
 
 
-def report_of(systems: Sequence[Lines], references: Sequence[Lines], tests: tuple[Test, ...] = ()) -> Report:
+def report_of(systems, references, tests=()):
     tables = measure_systems(systems, references, METRICS)
     names = [f"system {number}" for number in range(len(systems))]
     return make_report(names, tables, resampling=replace(QUICK, tests=tuple(tests), intervals="ar" not in tests))
