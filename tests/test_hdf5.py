@@ -8,9 +8,6 @@ import os
 import shutil
 import struct
 import zlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from pathlib import Path
 
 import h5py
 import numpy as np
@@ -24,9 +21,6 @@ from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.hdf5 import damage, format_of, seal, write_attributes
 from nmtalign.settings.command_settings import PrepConfig
-
-Edit = Callable[[Path], AbstractContextManager[h5py.File]]
-Craft = Callable[[h5py.File, Path], object]
 
 
 @pytest.fixture
@@ -122,7 +116,7 @@ def declared_weights(file, _):
 
 
 NUMBERED = {f"x{number}": number for number in range(100)}
-CRAFTED: dict[str, Craft] = {
+CRAFTED = {
     "an external link": external_link,
     "external storage": lambda file, secret: new_text(file, shape=20, dtype="u1", external=[(str(secret), 0, 20)]),
     "a committed type": committed_type,
@@ -201,7 +195,7 @@ def test_a_text_that_is_not_utf8_is_refused_when_it_is_read(corpus, edit_hdf5):
 
 @pytest.mark.parametrize(("kind", "read"), [("alignments", read_alignments), ("corpus", read_corpus)])
 def test_a_file_without_a_checksum_is_refused(kind, read, request):
-    path: Path = request.getfixturevalue(kind)
+    path = request.getfixturevalue(kind)
     path.write_bytes(bytes(512) + path.read_bytes()[512:])
     with pytest.raises(FormatError, match=r"\.h5: damaged .* \(not written by this version of nmtalign, or edited"):
         read(path)

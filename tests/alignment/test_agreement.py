@@ -2,7 +2,6 @@
 
 import itertools
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from nmtalign.alignment.agreement import (
     LONGEST,
     MODEL_1,
     AgreeingModels,
-    Sentences,
     usable,
     word_probabilities,
 )
@@ -29,8 +27,6 @@ from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.lines import read_pairs
-
-Sides = tuple[tuple[list[str], list[str]], tuple[Sentences, Sentences]]
 
 
 def sides_of(pairs):
@@ -137,7 +133,7 @@ def test_words_and_their_stems_are_found():
 
 
 def test_an_aligner_is_read_once_until_it_is_replaced(aligner, tmp_path, monkeypatch):
-    read: list[Path] = []
+    read = []
     monkeypatch.setattr(word_aligner, "map_arrays", lambda path: (read.append(path), map_arrays(path))[1])
     shutil.copy(aligner.folder / ALIGNER, tmp_path)
     assert load_aligner(tmp_path).hash == load_aligner(tmp_path).hash == aligner.hash

@@ -3,7 +3,6 @@
 import multiprocessing
 from functools import partial
 from operator import itemgetter
-from typing import Any
 
 import h5py
 import numpy as np
@@ -196,7 +195,7 @@ def test_the_file_is_what_the_layout_says(tmp_path):
 
 
 def _datasets(file):
-    found: list[Any] = []
+    found = []
     file.visititems(lambda _, node: found.append(node) if isinstance(node, h5py.Dataset) else None)
     return found
 
@@ -212,7 +211,7 @@ def test_other_processes_may_read(tmp_path, method):
     write(tmp_path / "a.h5", [(["a", "b"], [f"t{i}", "u"]) for i in range(40)])
     with AlignmentFile(tmp_path / "a.h5") as file:
         expected = [_first_word(file, i) for i in range(40)]
-        context: Any = multiprocessing.get_context(method)
+        context = multiprocessing.get_context(method)
         with context.Pool(2) as pool:
             found = pool.starmap(_first_word, [(file, i) for i in range(40)], chunksize=5)
         assert found == expected

@@ -1,7 +1,6 @@
 """Alignments in other formats: nothing is lost, and every line is one."""
 
 import json
-from typing import Any
 
 import h5py
 import numpy as np
@@ -50,7 +49,7 @@ def test_numbers_that_are_not_finite_are_null(path):
     record = AlignmentFile(path)[0]
     object.__setattr__(record, "log_prob", float("-inf"))
     record.weights[0, 0] = np.nan
-    found: dict[str, Any] = json.loads(json_line(record), parse_constant=pytest.fail)
+    found = json.loads(json_line(record), parse_constant=pytest.fail)
     assert (found["log_prob"], found["weights"][0][0]) == (None, None)
 
 

@@ -74,7 +74,7 @@ def test_any_links_are_joined_as_in_the_pseudocode(forward, backward):
 
 def test_another_method_is_refused():
     with pytest.raises(UsageError, match="not by 'grow'"):
-        symmetrize([], [], "grow")  # type: ignore[arg-type]
+        symmetrize([], [], "grow")
 
 
 seeds = st.integers(0, 10_000)

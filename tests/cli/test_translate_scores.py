@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from collections.abc import Callable
 
 import pytest
 from helpers.command_line import run_nmtalign
@@ -23,9 +22,6 @@ def scores(inside, tmp_path, random_model):
         return done.stdout.decode().splitlines()
 
     return run
-
-
-Scores = Callable[..., list[str]]
 
 
 def test_a_number_per_line_and_a_summary(scores, inside, tmp_path, random_model):

@@ -40,7 +40,7 @@ NOISE = {
 
 
 def cleaned(folder, train, dev=None, **settings):
-    config = PrepConfig(clean=True, workers=1, **settings)  # type: ignore[arg-type]
+    config = PrepConfig(clean=True, workers=1, **settings)
     others = write_pairs(folder, "dev", dev) if dev else None
     summary = prepare(write_pairs(folder, "train", train), folder / "data", config, LANGUAGES, others, force=True)
     return dict(summary.splits["train"].dropped)

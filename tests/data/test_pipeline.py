@@ -2,11 +2,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from nmtalign.data.pipeline import Pairs, tokenize_chunk, tokenize_pairs
+from nmtalign.data.pipeline import tokenize_chunk, tokenize_pairs
 from nmtalign.errors import InputError, ResourceError
 from nmtalign.text.tokenizer import SpacedWords, Tokenizers
 
@@ -50,7 +49,7 @@ def test_processes_give_the_same_in_the_same_order():
 def test_lines_are_looked_at_for_their_spaces_all_at_first_then_a_few():
     moses = Tokenizers.moses("en", "fr")
     for workers in (1, 2):
-        lines: Iterator[Pairs] = iter([[("a", "b;")] * 20] * 12)
+        lines = iter([[("a", "b;")] * 20] * 12)
         chunks = list(tokenize_pairs(moses, 0, lines, workers, spacing=True))
         assert [chunk.spacing["a", ";", ""] for chunk in chunks] == [20] * 4 + [2] * 8
         assert not any(chunk.spacing for chunk in tokenize_pairs(moses, 0, blocks(12), workers))
@@ -68,7 +67,7 @@ def test_no_more_is_read_than_is_in_flight():
     stream = tokenize_pairs(SPACED, 0, counted(), 2)
     next(stream)
     assert read <= 16
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
 
 
 def test_an_error_of_the_text_ends_the_processes():

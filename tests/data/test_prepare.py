@@ -159,7 +159,7 @@ def test_subwords(tmp_path, vocabulary):
     texts = write_pairs(
         tmp_path, "train", [*pairs, ("", "x"), ("x", "\u200b\u3000\x00"), ("one\rtwo\u2028three", "un")]
     )
-    config = PrepConfig(vocabulary=vocabulary, size="100:120", max_length=20)  # type: ignore[arg-type]
+    config = PrepConfig(vocabulary=vocabulary, size="100:120", max_length=20)
     dev = write_pairs(tmp_path, "dev", [("a ☃ b", "é")])
     summary = prepare(texts, tmp_path / "data", config, LANGUAGES, dev)
     corpus = Corpus.open(tmp_path / "data")
@@ -195,7 +195,7 @@ def test_of_bytes_ten_are_as_long_as_a_token(tmp_path):
 def test_one_line_for_subword_sizes_that_cannot_be(tmp_path):
     texts = write_pairs(tmp_path, "train", many_pairs(30))
     for vocabulary in ("bpe", "unigram"):
-        config = PrepConfig(vocabulary=vocabulary, size="5000")  # type: ignore[arg-type]
+        config = PrepConfig(vocabulary=vocabulary, size="5000")
         with pytest.raises(UsageError, match=r"train\.en: its text gives at most \d+$") as caught:
             prepare(texts, tmp_path / "data", config, LANGUAGES)
     largest = str(caught.value).rpartition(" ")[2]

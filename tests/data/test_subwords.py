@@ -1,7 +1,6 @@
 """`prep --subwords`: the pieces that it chooses for a text, and the advice to use it."""
 
 import random
-from typing import Any
 
 import pytest
 from helpers.parallel_texts import files_of, write_pairs
@@ -135,13 +134,13 @@ def test_the_same_command_replaces_its_corpus_and_no_other(tmp_path):
         prepare(*texts, tmp_path / "data", languages=("en", "fr"), subwords=True)
     for settings in ({"subwords": True, "size": "70"}, {}):
         with pytest.raises(UsageError, match="a corpus of other text or settings"):
-            prepare(*texts, tmp_path / "data", languages=("en", "fr"), **settings)  # type: ignore[arg-type]
+            prepare(*texts, tmp_path / "data", languages=("en", "fr"), **settings)
 
 
 def notes(folder, pairs, dev, **settings):
     train = write_pairs(folder, "train", pairs)
     held_out = None if dev is None else write_pairs(folder, "dev", dev)
-    options: dict[str, Any] = {"languages": ("en", "fr"), "dev": held_out, "force": True, "workers": 1}
+    options = {"languages": ("en", "fr"), "dev": held_out, "force": True, "workers": 1}
     return prepare(*train, folder / "data", **options, **settings).notes
 
 

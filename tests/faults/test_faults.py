@@ -5,12 +5,11 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import cast
 
 import pytest
 from faults.campaign import Part, run_part
 from faults.commands import commands
-from faults.processes import Ended, Workspace
+from faults.processes import Ended
 from helpers.command_line import CODE, command
 from helpers.commands import run
 
@@ -38,7 +37,7 @@ def test_a_campaign_is_survived(names, tmp_path):
 def test_a_campaign_has_the_options_of_today(tmp_path):
     """The quick campaigns try only some of the commands."""
     (tmp_path / "quick.toml").touch()
-    for one in commands(cast(Workspace, None)):
+    for one in commands(workspace=None):
         done = run(tmp_path, *one.line.split(), "--show-settings")
         assert done.returncode == 0, done.stderr
 

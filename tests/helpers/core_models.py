@@ -2,13 +2,11 @@
 
 import dataclasses
 import itertools
-from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
 
-from nmtalign.core.model import Batch, TranslationModel, make_batch
+from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -132,22 +130,22 @@ COPYING_PAIRS += [([2, 2, 2], [3, 12]), ([1, 9, 9], [1, 1, 15])]
 COPIES = [[13, 5, 15, 5, 15], [13], [3, 3, 3], [13, 0, 15]]
 
 
-def pairs_of(config: ModelConfig) -> list[tuple[list[int], list[int]]]:
+def pairs_of(config):
     return COPYING_PAIRS if config.copy else PAIRS
 
 
-def batch_of(config: ModelConfig, rows: slice = slice(None)) -> Batch:
+def batch_of(config, rows=slice(None)):
     """Some of the pairs for a model, with the ids that it copies."""
     return make_batch(pairs_of(config)[rows], copies=COPIES[rows] if config.copy else None)
 
 
-def naive_arguments(config: ModelConfig, row: int) -> tuple[list[int], list[int], list[int] | None]:
+def naive_arguments(config, row):
     """The ids of a pair with `</s>` and what is copied, for the naive implementations."""
     source, target = pairs_of(config)[row]
     return [*source, 0], [*target, 0], [*COPIES[row], 0] if config.copy else None
 
 
-def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> TranslationModel:
+def make_model(config, dtype=torch.float64):
     torch.manual_seed(3)
     model = TranslationModel(config).to(dtype)
     with torch.no_grad():
@@ -158,7 +156,7 @@ def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> Trans
     return model.train(config.attention_kind != "hard")
 
 
-def check_gradients(module: nn.Module, objective: Callable[[], torch.Tensor]) -> None:
+def check_gradients(module, objective):
     """Each parameter's gradient along a random direction, against central differences of the objective."""
     objective().backward()
     for name, parameter in module.named_parameters():
@@ -173,13 +171,13 @@ def check_gradients(module: nn.Module, objective: Callable[[], torch.Tensor]) ->
         assert float((parameter.grad * direction).sum()) == pytest.approx(expected, rel=1e-5, abs=1e-6), name
 
 
-def spread(model: TranslationModel) -> None:
+def spread(model):
     """Weights that are large enough for sharp attention and different words."""
     for parameter in model.parameters():
         parameter.mul_(3).add_(torch.randn_like(parameter) * 0.3)
 
 
-def named(config: ModelConfig) -> str:
+def named(config):
     coverage = "" if config.coverage == "none" else f"-{config.coverage}"
     kind = f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"
     fewer = "-reversed" * config.reverse_source + "-no-word" * (not config.readout_previous_word)

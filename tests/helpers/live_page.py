@@ -3,8 +3,6 @@
 import json
 import shutil
 import subprocess
-from pathlib import Path
-from typing import Any
 
 NODE = shutil.which("node")
 _DRIVER = r"""
@@ -21,12 +19,11 @@ process.stdout.write(JSON.stringify(answers, plain));
 """
 
 
-def ask(page: Path, requests: list[dict[str, Any]]) -> list[Any]:
+def ask(page, requests):
     """The answers of the model of a page; `name` of a request is the function that it calls."""
     asked = page.with_suffix(".requests.json")
     asked.write_text(json.dumps(requests))
     command = [str(NODE), "-e", _DRIVER, str(page), str(asked)]
     found = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
     assert found.returncode == 0, found.stderr
-    answers: list[Any] = json.loads(found.stdout)
-    return answers
+    return json.loads(found.stdout)

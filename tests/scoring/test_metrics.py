@@ -285,7 +285,7 @@ def test_what_cannot_be_scored_is_refused():
 )
 def test_wrong_options_are_named(settings, message):
     with pytest.raises(UsageError, match=message):
-        MetricOptions(**settings)  # type: ignore[arg-type]
+        MetricOptions(**settings)
 
 
 def test_a_sacrebleu_without_statistics_scores_through_its_public_functions(monkeypatch):

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +15,6 @@ from nmtalign.scoring.report import Resampling, by_length, make_report, parse_bu
 METRICS = MetricOptions(("bleu", "chrf++", "ter"))
 ASKED = "-m bleu chrf ter --chrf-word-order 2 -w 4"  # the same; the command has no two chrF in one run
 QUICK = Resampling(samples=300, trials=600)
-Lines = Sequence[str]
 
 
 def drawn(test):

@@ -1,7 +1,6 @@
 """Output files that are interrupted anywhere and continued."""
 
 import gzip
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from nmtalign.translating.file_translation import ResumableOutput
 TEXT = ["le renard\n", "\n", "un\rbateau \u2028\n", "\n", "é 🦊\n"]
 N_BEST = ["0 ||| a ||| 1\n0 ||| b ||| 2\n", "1 |||  ||| 0\n", "2 ||| c ||| 1\n2 ||| d ||| 2\n", "3 |||  ||| 0\n"]
 OPTIONS = {"beam": 3, "threads": 1}
-ORIGIN: dict[str, Any] = {"model_hash": "abc", "source_sha256": "1", "options": OPTIONS, "files_sha256": {}}
+ORIGIN = {"model_hash": "abc", "source_sha256": "1", "options": OPTIONS, "files_sha256": {}}
 
 
 def begun(path, lists=False, resume=False, **changes):

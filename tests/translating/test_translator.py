@@ -7,7 +7,6 @@ import pickle
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
@@ -327,7 +326,7 @@ def test_an_inserted_term_has_the_capital_of_the_start_of_a_sentence(tmp_path):
     loaded = make_loaded(Tokenizers.moses("en", "fr"), FRENCH)
     for terms in ("cat\tchat\n", "cat\tzorglub\n"):
         written = terms.split()[1]
-        settings: dict[str, Any] = {"glossary": terms_file(tmp_path, terms), "n_best": 4, "beam": 4}
+        settings = {"glossary": terms_file(tmp_path, terms), "n_best": 4, "beam": 4}
         (found,) = scripted(loaded, "Félin", "dort", ".", **settings).translate(["Cat sleeps."])
         for entry in found.n_best:
             at = entry.text.lower().index(written)
@@ -420,13 +419,12 @@ def test_a_prefix_may_begin_a_phrase_of_unknown_words(loaded):
 def test_a_text_is_not_lines(loaded):
     for text in ("the fox", Request("the fox")):
         with pytest.raises(UsageError, match=r"give a list of lines, such as \[text\]"):
-            Translator(loaded).translate(text)  # type: ignore[arg-type]
-    request: Any = Request  # its types forbid the wrong ones
-    wrong_phrases = [request("the fox", phrases=phrases) for phrases in ("fox", None, [1])]
-    for wrong in (None, 1.5, ["the fox"], request(None), request("the fox", prefix=1), *wrong_phrases):
+            Translator(loaded).translate(text)
+    wrong_phrases = [Request("the fox", phrases=phrases) for phrases in ("fox", None, [1])]
+    for wrong in (None, 1.5, ["the fox"], Request(None), Request("the fox", prefix=1), *wrong_phrases):
         for lines in (["the fox", wrong], iter(["the fox", wrong])):
             with pytest.raises(UsageError, match=r"line 2: .* is not a line; give text or a Request"):
-                list(Translator(loaded).translate(lines))  # type: ignore[arg-type]
+                list(Translator(loaded).translate(lines))
 
 
 def test_a_changed_setting_that_does_not_fit_names_the_section_of_the_other(loaded):
@@ -529,7 +527,7 @@ def copying():
 
 def test_a_copying_model_has_no_unknown_words(copying, tmp_path):
     lines = ["the hedgehogs", "", "cranes of the hedgehogs of cranes", "a boat"]
-    settings: dict[str, Any] = {"min_length_ratio": 0.9, "word_scores": True}
+    settings = {"min_length_ratio": 0.9, "word_scores": True}
     for more in ({}, {"n_best": 3}, {"sample": True, "n_best": 3}, {"max_source_length": 2}, {"allow_unk": True}):
         for line, found in zip(lines, found_by(copying, lines, **settings, **more), strict=True):
             for one in found.n_best:
@@ -577,7 +575,7 @@ def test_what_a_model_without_attention_cannot_do():
 
 
 def test_long_sentences_make_small_batches(loaded):
-    shapes: list[tuple[int, ...]] = []
+    shapes = []
     translator = watched(
         loaded, lambda source: shapes.append(tuple(source.shape)), max_length_ratio=0.1, batch_size=402
     )

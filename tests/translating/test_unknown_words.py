@@ -1,7 +1,6 @@
 """The lexicon, and unknown words replaced through the alignment."""
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from nmtalign.text.tokenizer import UNK_ID
@@ -20,8 +19,7 @@ def test_the_most_probable_translation_wins_and_of_equal_ones_the_first(tmp_path
 
 def rows(*places, width):
     """Weights (Ty + 1, Tx), each row all on one place; the last row on `</s>`."""
-    weights: npt.NDArray[np.float32] = np.eye(width + 1, dtype=np.float32)[[*places, width]]
-    return weights
+    return np.eye(width + 1, dtype=np.float32)[[*places, width]]
 
 
 def replaced(source, target, places, lexicon, languages="en de"):
@@ -125,7 +123,7 @@ def test_which_source_word_an_unknown_one_stands_for():
 
     def place(*weights, **more):
         row = np.array([weights, [0, 0, 0, 0, 1]], np.float32)
-        return replace_unknowns([UNK_ID], ["<unk>"], [row], words, words, {}, **more)[0]  # type: ignore[arg-type]
+        return replace_unknowns([UNK_ID], ["<unk>"], [row], words, words, {}, **more)[0]
 
     assert place(0.2, 0.7, 0.1, 0.0, 0.0) == "foxes"  # a punctuation mark is not chosen if there is a word
     assert place(0.5, 0.0, 0.2, 0.0, 0.3) == "foxes"
