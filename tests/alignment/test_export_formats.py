@@ -5,6 +5,7 @@ import json
 import h5py
 import numpy as np
 import pytest
+from helpers.commands import run
 from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
@@ -21,11 +22,6 @@ def path(tmp_path, request):
         add(file, ["the", "fox"], ["renard"], WEIGHTS[1:], -2.5, rank=1, token_log_probs=[-2.0, -0.5])
         add(file, [], [], np.ones((1, 1)), 0.0)
     return tmp_path / "a.h5"
-
-
-def test_links(path):
-    with AlignmentFile(path) as file:
-        assert list(text_lines(file, "pharaoh")) == ["1-0 0-1\n", "\n"]
 
 
 def test_json_holds_the_record_and_is_one_line(path):
@@ -63,3 +59,16 @@ def test_a_sentence_is_read_by_three_lines_of_h5py(path):
             weights = part("weights", "weight_offsets").reshape(len(words[1]), len(words[0]))
             assert words == [[*record.source, ""], [*record.target, ""]]
             np.testing.assert_array_equal(weights, record.weights)
+
+
+def test_the_command_exports_every_format(path):
+    def export(*arguments):
+        done = run(path.parent, "export", "a.h5", *arguments)
+        return done.returncode, done.stdout, done.stderr
+
+    assert export() == export("--format", "pharaoh", "-o", "-") == (0, "1-0 0-1\n\n", "")
+    code, out, err = export("--format", "json")
+    assert [(line["id"], line["rank"]) for line in map(json.loads, out.splitlines())] == [(0, 0), (0, 1), (1, 0)]
+    assert (code, err) == (0, "")
+    assert export("--format", "json", "-o", "a.json.gz") == (0, "", "nmtalign: wrote a.json.gz\n")
+    assert export("-o", "a.txt", "-q") == (0, "", "")
