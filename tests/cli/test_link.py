@@ -16,7 +16,7 @@ from helpers.command_line import run_nmtalign
 
 import nmtalign
 from nmtalign.alignment import linking
-from nmtalign.alignment.link_files import parse_links, read_links
+from nmtalign.alignment.link_files import parse_links
 from nmtalign.alignment.linking import LinkRun
 from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.errors import FormatError
@@ -119,16 +119,6 @@ def test_the_folder_aligns_other_pairs_in_both_directions(linked):
     assert from_python.encode() == new.stdout
     described = run_nmtalign("info", "aligner", cwd=folder)
     assert b"word aligner" in described.stdout
-
-
-def test_files_with_scores_are_files_of_links(linked):
-    folder, output = linked
-    (folder / "scored").write_bytes(b"0-0\t0.5000\n" + output.partition(b"\n")[2])
-    (folder / "plain.links").write_text("".join(f"{row[0]}\n" for row in [["0-0"], *rows_of(output)[1:]]))
-    assert read_links(folder / "scored").pairs == read_links(folder / "plain.links").pairs
-    one, other = (run_nmtalign("symmetrize", name, name, "-q", cwd=folder) for name in ("scored", "plain.links"))
-    assert one.returncode == 0, one.stderr.decode()
-    assert one.stdout == other.stdout
 
 
 def test_links_of_an_aligner_are_compared_with_gold_links_of_tokens(linked):

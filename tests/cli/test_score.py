@@ -16,7 +16,6 @@ import time
 
 import pytest
 from helpers.command_line import command
-from helpers.score_texts import sacrebleu
 
 from nmtalign import Translator
 from nmtalign.text.tokenizer import Tokenizers, Vocabulary
@@ -73,21 +72,6 @@ def vocabularies(folder):
 def table(text, title="Scores:"):
     """The cells of the table under a title, to the next empty line."""
     return [line.split() for line in text.partition(f"{title}\n")[2].partition("\n\n")[0].splitlines()]
-
-
-def test_figures_intervals_and_signatures_are_those_of_sacrebleu(folder, run):
-    texts = [[read(folder / "good.fr")], [read(folder / name) for name in ("ref.fr", "ref2.fr")]]
-    flags = "--confidence --confidence-n 200 -f json -w 2 -m bleu chrf ter"
-    expected = json.loads(sacrebleu(folder, *texts, *flags.split()))
-    given = ["good.fr", "-r", "ref.fr", "-r", "ref2.fr", "--metrics", "bleu,chrf,ter", "--set", "bootstrap=200"]
-    code, out, err = run(*given, "--confidence")
-    assert (code, err) == (0, "")
-    assert out.startswith("60 sentences\n\nScores:\n")
-    head, row, *rest = table(out)
-    assert head == ["system", "BLEU", "±", "chrF2", "±", "TER", "±"]
-    assert row[1::2] == [f"{one['score']:.2f}" for one in expected]
-    assert row[2::2] == [f"{one['confidence_var']:.2f}" for one in expected]
-    assert [line[1] for line in rest[:3]] == [f"{one['name']}|{one['signature']}" for one in expected]
 
 
 def test_a_pipe_scores_as_a_file_does(folder, run):

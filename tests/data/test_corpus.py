@@ -1,5 +1,3 @@
-import shutil
-
 import h5py
 import numpy as np
 import pytest
@@ -69,15 +67,6 @@ def test_layout(folder):
             assert dataset.chunks is None
         assert list(file["train/target/offsets"][()]) == [0, 3, 5, 8]
         assert bytes(file["dev/source/text"][()]) == b"the cat sleepsthe doga cat"
-
-
-def test_the_corpus_stays_readable_when_the_folder_is_elsewhere(folder, tmp_path):
-    moved = tmp_path / "else where"
-    shutil.move(folder, moved)
-    corpus = Corpus.open(moved / "corpus.h5")
-    assert (corpus.source_language, corpus.target_language) == ("en", "fr")
-    assert corpus.tokenizers.kind == "moses"
-    assert corpus.hash == Corpus.open(moved).hash
 
 
 def test_the_hash_tells_texts_apart_that_have_one_vocabulary(tmp_path):

@@ -60,13 +60,6 @@ def test_no_bands_for_many_systems_and_a_sentence_for_no_score():
     assert [text.get_text() for text in empty.axes[0].texts] == ["no sentence to score"]
 
 
-def test_files_are_the_same_each_time(tmp_path):
-    first, second = tmp_path / "a.pdf", tmp_path / "b.pdf"
-    draw_by_length(TWO, first)
-    draw_by_length(TWO, second)
-    assert first.read_bytes() == second.read_bytes() != b""
-
-
 def test_the_page_gets_an_svg_with_names_and_signature():
     svg = length_svg(TWO)
     words = "".join(ElementTree.fromstring(svg).itertext())  # noqa: S314

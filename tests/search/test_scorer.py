@@ -35,17 +35,6 @@ def every_word(scorer, source, before):
 
 
 @pytest.mark.parametrize("average", ["probability", "log"])
-def test_two_equal_models_are_one(average):
-    one = tables.scorer_of(tables.small_model(seed=2))
-    expected = search(one, SENTENCES, beam=4, n_best=4, keep_weights=True)
-    found = search(together([one, one], average), SENTENCES, beam=4, n_best=4, keep_weights=True)
-    for ours, theirs in zip(found, expected, strict=True):
-        assert tables.same(ours, theirs)
-        for hypothesis, other in zip(ours, theirs, strict=True):
-            assert hypothesis.weights == pytest.approx(other.weights, abs=1e-6)
-
-
-@pytest.mark.parametrize("average", ["probability", "log"])
 @pytest.mark.parametrize("source", [[2, 3], []])
 def test_averages_by_hand(average, source):
     scorers = [*models(1), *models(1, attention_kind="marginal"), *models(1, coverage="linguistic")]

@@ -455,17 +455,6 @@ def test_settings_for_some_lines_alone(loaded):
             translator.translate(["a"], **wrong)
 
 
-def test_samples_depend_on_seed_and_line_alone(loaded):
-    def samples(**settings):
-        found = found_by(loaded, LINES, sample=True, n_best=4, temperature=2.0, **settings)
-        return [[sample.text for sample in line.n_best] for line in found]
-
-    together = samples()
-    assert samples(batch_size=1) == together
-    assert len({*together[0]}) > 1
-    assert samples(seed=7) != together
-
-
 def test_an_ensemble_of_one_model_twice_is_that_model(loaded):
     one = found_by(loaded, LINES)
     for ensemble in ("probability", "log"):
