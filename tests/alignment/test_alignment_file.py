@@ -180,14 +180,9 @@ def test_the_file_is_what_the_layout_says(tmp_path):
         expected = [-(row * log).sum() for row, log in zip(random_weights(*pairs[k], k), logs, strict=True)]
         np.testing.assert_allclose(file["entropy"][-len(expected) :], expected, rtol=1e-5)
         assert file["links"].shape == (file["link_offsets"][-1], 2)
-        kinds = {str(dataset.dtype) for dataset in _datasets(file)}
+        kinds = set()
+        file.visititems(lambda _, node: kinds.add(str(node.dtype)) if isinstance(node, h5py.Dataset) else None)
         assert kinds == {"float32", "int64", "uint8", "int32", "float64"}
-
-
-def _datasets(file):
-    found = []
-    file.visititems(lambda _, node: found.append(node) if isinstance(node, h5py.Dataset) else None)
-    return found
 
 
 def _first_word(file, index):

@@ -22,7 +22,6 @@ def peak_memory(variant, given):
 
 def run(given):
     """Runs in that process: prints the peaks after the imports, after loss and gradients, and after an update."""
-
     import torch
 
     from bench.train import workload_of

@@ -31,12 +31,6 @@ def doubtful_model(tmp_path_factory, random_model_directory):
     return random_model_directory(tmp_path_factory.mktemp("doubtful"), adjust=make_unknown_likely)
 
 
-@pytest.fixture(scope="session")
-def blind_model(tmp_path_factory, random_model_directory):
-    """Without attention."""
-    return random_model_directory(tmp_path_factory.mktemp("blind"), attention="none")
-
-
 def sharpen(model):
     for parameter in model.parameters():
         parameter.mul_(3)

@@ -82,14 +82,9 @@ def test_products_in_fp32_use_tf32_once_a_gpu_is_chosen(monkeypatch):
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-@pytest.fixture
-def with_mps(monkeypatch):
-    """Pretends that PyTorch sees a GPU of Apple."""
+def test_mps_is_chosen_only_by_its_name(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-
-
-def test_mps_is_chosen_only_by_its_name(with_mps):
     assert pick_device("auto") == torch.device("cpu")
     assert pick_device("mps") == torch.device("mps")
     assert not picks_bf16("auto", torch.device("mps"), 512)

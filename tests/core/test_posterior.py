@@ -42,7 +42,7 @@ def test_posterior_is_that_of_the_naive_model(config):
         log_probs, weights = naive.log_probs_and_weights(
             model, source, target, change=lambda _, c, seen=contexts: seen.append(c) or c
         )
-        h = annotations_of(model, source)
+        h = model.encode(torch.tensor([source]), torch.ones(1, len(source), dtype=torch.bool)).values[0].detach()
         for t, word_log_prob in enumerate(log_probs):
             (gradient,) = torch.autograd.grad(word_log_prob, contexts[t], retain_graph=True)
             expected = (weights[t].log() + h @ gradient).softmax(0)
@@ -101,10 +101,6 @@ def naive_posterior(model, source, target, copies, monkeypatch):
             copied = log_probs[t].exp() - joint[t].sum()
             joint[t] += (copied / (weights[t] * equal).sum() * weights[t] * equal).nan_to_num()
     return joint / joint.sum(1, keepdim=True)
-
-
-def annotations_of(model, source):
-    return model.encode(torch.tensor([source]), torch.ones(1, len(source), dtype=torch.bool)).values[0].detach()
 
 
 def test_posterior_in_bf16_is_near_that_in_float32():

@@ -169,14 +169,20 @@ def random_model_directory():
     return make
 
 
-@contextlib.contextmanager
-def _edited(path):
-    with h5py.File(path, "r+") as file:
-        yield file
-    seal(path)
+@pytest.fixture(scope="session")
+def blind_model(tmp_path_factory, random_model_directory):
+    """A random model without attention."""
+    return random_model_directory(tmp_path_factory.mktemp("blind"), attention="none")
 
 
 @pytest.fixture
 def edit_hdf5():
     """Opens a file of nmtalign to change it, and forges its checksum, which would report the change."""
-    return _edited
+
+    @contextlib.contextmanager
+    def edited(path):
+        with h5py.File(path, "r+") as file:
+            yield file
+        seal(path)
+
+    return edited

@@ -2,20 +2,11 @@
 
 import itertools
 import random
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
 from nmtalign.sample.grammar import generate
-
-
-@dataclass(frozen=True)
-class Texts:
-    """A source, three references and three systems, of which the last one is the best."""
-
-    source: list[str]
-    references: list[list[str]]
-    systems: list[list[str]]
 
 
 def spoiled(lines, seed, rate):
@@ -34,9 +25,9 @@ def _spoil(words, known, rng, rate):
 
 @pytest.fixture(scope="session")
 def texts():
-    """200 sentences."""
+    """A source of 200 sentences, three references and three systems, of which the last one is the best."""
     pairs = list(itertools.islice(generate(7, "test"), 200))
     target = [pair.target for pair in pairs]
     references = [target, spoiled(target, 9, 0.1), spoiled(target, 10, 0.1)]
     systems = [spoiled(target, seed, rate) for seed, rate in ((1, 0.3), (2, 0.31), (3, 0.2))]
-    return Texts([pair.source for pair in pairs], references, systems)
+    return SimpleNamespace(source=[pair.source for pair in pairs], references=references, systems=systems)

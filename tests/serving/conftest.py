@@ -21,12 +21,6 @@ def french(tmp_path_factory, random_model_directory):
 
 
 @pytest.fixture(scope="session")
-def blind(tmp_path_factory, random_model_directory):
-    """A random model without attention."""
-    return random_model_directory(tmp_path_factory.mktemp("blind"), attention="none")
-
-
-@pytest.fixture(scope="session")
 def aligner(tmp_path_factory):
     """A word aligner of `nmtalign link`, English to French."""
     folder = tmp_path_factory.mktemp("linked")

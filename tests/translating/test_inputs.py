@@ -19,10 +19,6 @@ RAW = b"\xef\xbb\xbfa\r\nb\rb \xe2\x80\xa8\n\n\xff\x00\nlast"
 TEXTS = ["a", "b\rb \u2028", "", "\ufffd\x00", "last"]
 
 
-def texts(inputs):
-    return [request.text for request in inputs]
-
-
 def test_lines_are_what_a_line_feed_ends(tmp_path):
     path = tmp_path / "in.en"
     path.write_bytes(RAW)
