@@ -54,24 +54,12 @@ def test_each_filter_drops_its_noise_and_nothing_else(tmp_path):
     assert cleaned(tmp_path, GOOD) == dict.fromkeys(cleaned(tmp_path, GOOD), 0)
 
 
-@pytest.mark.parametrize(
-    ("text", "is_markup"),
-    [
-        ("Write to ann.lee@mail.example.org today", True),
-        ("<ann@example.org>", True),
-        ("See www.example.org", True),
-        ("<br/> and", True),
-        ("a @ b. c", False),
-        ("4 < 5 > 3", False),
-        (">a@b" * 100_000, False),
-        ("x@y", False),
-        ("a" * 1_000_000 + "@", False),
-        ("a" + "@" * 1_000_000, False),
-        ("@" * 1_000_000, False),
-    ],
-)
-def test_addresses_and_tags_are_markup(text, is_markup):
-    assert bool(_MARKUP.search(text)) == is_markup
+def test_addresses_and_tags_are_markup():
+    for text in ("Write to ann.lee@mail.example.org today", "<ann@example.org>", "See www.example.org", "<br/> and"):
+        assert _MARKUP.search(text)
+    million = "@" * 1_000_000
+    for text in ("a @ b. c", "4 < 5 > 3", ">a@b" * 100_000, "x@y", "a" * 1_000_000 + "@", f"a{million}", million):
+        assert not _MARKUP.search(text)
 
 
 def test_sentences_of_dev_leave_the_training_text_and_dev_is_never_changed(tmp_path):
@@ -80,7 +68,7 @@ def test_sentences_of_dev_leave_the_training_text_and_dev_is_never_changed(tmp_p
     assert json.loads((tmp_path / "data/summary.json").read_text("utf-8"))["splits"]["dev"]["kept"] == len(noisy)
 
 
-def test_a_language_outside_the_table_has_the_script_of_its_text(tmp_path):
+def test_a_language_outside_the_table_has_the_script_of_its_text():
     sample = [("ᐃᓄᒃᑎᑐᑦ ᐅᖃᐅᓯᖅ", "one text")] * 9 + [("one", "another")]
     cleaner = Cleaner(("iu", "en"), sample)
     reasons = [cleaner.reason(pair, (bare(pair[0]), bare(pair[1]))) for pair in sample[-2:]]

@@ -44,12 +44,7 @@ def test_more_pairs_get_more_pieces():
 
 @pytest.mark.parametrize(
     ("source", "target", "joint"),
-    [
-        *(("en", other, other == "fr") for other in LETTERS if other != "en"),
-        ("ja", "en", False),
-        ("ja", "zh", True),
-        ("ru", "el", False),
-    ],
+    [("en", "fr", True), ("en", "ru", False), ("ru", "el", False), ("ja", "en", False), ("ja", "zh", True)],
 )
 def test_both_sides_have_the_same_pieces_if_they_have_the_same_script(tmp_path, source, target, joint):
     """The letters decide, and not the languages: transliterated text is Latin."""

@@ -178,14 +178,6 @@ def spread(model):
 
 
 def named(config):
-    coverage = "" if config.coverage == "none" else f"-{config.coverage}"
-    kind = f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"
-    fewer = "-reversed" * config.reverse_source + "-no-word" * (not config.readout_previous_word)
-    layers = f"-{config.layers}-{config.readout}-{config.input_feeding}" * (config.order == "update-look-generate")
-    shared = "-shared" * config.shared_embeddings + "-one" * config.one_embedding
-    if config.architecture == "transformer":
-        return f"transformer-{config.norm}-{config.layers}-{config.alignment_layer}-{config.alignment_head}{shared}"
-    local = f"-{config.attention_span}-{config.attention_window}" * (config.attention_span != "global")
-    if config.attention_kind != "soft":
-        kind += f"-{config.attention_kind}-{config.attention_positions}"
-    return kind + coverage + fewer + layers + local + "-copy" * config.copy + shared
+    """The settings in which a model differs from the smallest one."""
+    fields = ((field.name, getattr(config, field.name)) for field in dataclasses.fields(config))
+    return "-".join(f"{name}={value}" for name, value in fields if value != getattr(TINY, name)) or "tiny"

@@ -6,7 +6,7 @@ import pytest
 
 from nmtalign.errors import UsageError
 from nmtalign.settings.definition import COMMAND_LINE, Workspace, load_workspace, resolve, seconds
-from nmtalign.settings.presets import AUTO, DEFAULT_PRESET, PRESETS, SYSTEMS, budget_of, fitted_to_corpus, preset
+from nmtalign.settings.presets import AUTO, DEFAULT_PRESET, PRESETS, budget_of, fitted_to_corpus, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.budget import count_words, training_layers
 
@@ -69,9 +69,7 @@ def test_without_a_file_the_preset_is_the_default(tmp_path, monkeypatch):
         ("\ufeffpreset = tiny", r"a text is written in quotes: preset = \"tiny\"$"),
         ("# mine\nbeam = 4", r"nmtalign.toml: line 2: 'beam' belongs in \[translate\]"),
         ("preset = 'tiny'", r"line 1: 'preset' belongs in \[train\]$"),
-        ("[prep]\npreset = 'tiny'", r"line 2: \[prep\]: 'preset' belongs in \[train\]$"),
         ("gold = 'test.align'", r"line 1: 'gold' belongs in \[corpus\]$"),
-        ("test = ['a', 'b']", r"line 1: 'test' belongs in \[corpus\]$"),
         ("train = ['a', 'b']", r"nmtalign.toml: 'train' names texts, and belongs in \[corpus\]$"),
         ("model = '-'", 'nmtalign.toml: model = "-": cannot be the name of a file'),
         ("[corpus]\ntest = ['-', 'b']", r'nmtalign.toml: \[corpus\] test = "-": cannot be the name of a file'),
@@ -118,26 +116,6 @@ def test_a_missing_config_is_an_error_only_if_it_was_asked_for(tmp_path, monkeyp
         load_workspace(tmp_path / "absent.toml")
 
 
-@pytest.mark.parametrize(
-    ("cls", "values"),
-    [
-        (ModelConfig, {"coverage": "linguistic", "attention": "none"}),
-        (ModelConfig, {"coverage": "linguistic", "attention": "general"}),
-        (ModelConfig, {"reverse_source": True}),
-        (ModelConfig, {"copy": True, "attention": "none"}),
-        (ModelConfig, {"copy": True, "attention_span": "local-m"}),
-        (ModelConfig, {**SYSTEMS["transformer"], "copy": True}),
-        (ModelConfig, {"norm": "post"}),
-        (ModelConfig, {"alignment_layer": 1}),
-        (ModelConfig, {"alignment_head": 1}),
-        (TrainingConfig, {"optimizer": "adam", "weight_decay": 0.1}),
-    ],
-)
-def test_settings_that_contradict_each_other_are_refused(cls, values):
-    with pytest.raises(UsageError):
-        resolve(cls, ("command line", values))
-
-
 def test_the_papers_presets_are_the_papers():
     updates = {"rnnsearch-50": 288_000, "rnnsearch-30": 471_000, "rnnencdec-50": 600_000, "rnnencdec-30": 846_000}
     for name, count in updates.items():
@@ -152,24 +130,10 @@ def test_the_papers_presets_are_the_papers():
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("60s", 60),
-        ("15m", 900),
-        ("2h", 7200),
-        ("1h30m", 5400),
-        ("1h 30min", 5400),
-        ("90min", 5400),
-        ("90 minutes", 5400),
-        ("1.5h", 5400),
-        ("2 h", 7200),
-        ("1 hour 5 s", 3605),
-        ("01:30:00", 5400),
-        ("2H", 7200),
-    ],
+    "text", ["5400s", "90m", "1.5h", "1h30m", "1h 30min", "90min", "90 minutes", "1.5 H", "1 hour 1800 s", "01:30:00"]
 )
-def test_times(text, value):
-    assert seconds("max_time", text) == value
+def test_an_hour_and_a_half_in_every_spelling(text):
+    assert seconds("max_time", text) == 5400
 
 
 @pytest.mark.parametrize("text", ["", "90", "0s", "1:30", "h", "5 days", "1h 2h", "-5m", "1e3s", "30m1h"])
