@@ -120,27 +120,6 @@ def test_int8_aligns_nearly_as_float32_and_each_pair_alike_in_every_batch(name, 
         assert other.log_prob == pytest.approx(record.log_prob, rel=0, abs=0.02, nan_ok=True)
 
 
-def test_two_texts_become_a_file_that_can_be_resumed(tmp_path):
-    for name, side in (("in.en", 0), ("out.fr", 1)):
-        (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in PAIRS))
-    texts, output, models = (tmp_path / "in.en", tmp_path / "out.fr"), tmp_path / "a.h5", [make_loaded()]
-    config = AlignConfig(alignment_type="float32")
-
-    def write(**options):
-        return AlignmentRun(models, *texts, config, output=output, **options).run()
-
-    summary = write()
-    expected = list(align(models, PAIRS, config))
-    with AlignmentFile(output) as file:
-        for left, right in zip(file, expected, strict=True):
-            assert (left.source, left.target, left.hard_links) == (right.source, right.target, right.hard_links)
-            np.testing.assert_allclose(left.weights, right.weights, atol=1e-6)
-    links = sum(len(record.hard_links) for record in expected)
-    assert (summary.pairs, summary.links, summary.done_before) == (len(PAIRS), links, 0)
-    again = write(resume=True)
-    assert (again.pairs, again.done_before) == (0, len(PAIRS))
-
-
 def test_a_stream_that_became_shorter_does_not_resume(tmp_path):
     def aligned(count, **options):
         ends = [os.pipe() for _ in SIDES]

@@ -99,10 +99,3 @@ def test_no_filter_by_log_probability_keeps_a_pair_with_a_blank_side(texts, mode
     assert (drawn.returncode, b"nan" in drawn.stdout) == (0, False)
     resumed = align("in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "alignment_type=float32", "--resume")
     assert b"already complete" in resumed.stderr
-
-
-def test_empty_input(tmp_path, model, align):
-    (tmp_path / "none").write_text("")
-    done = align("none", "none", "-m", model, "--pharaoh", "-o", "a.h5")
-    assert done.stdout == b""
-    assert len(AlignmentFile(tmp_path / "a.h5")) == 0

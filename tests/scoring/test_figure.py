@@ -1,16 +1,14 @@
 """The article's Figure 2."""
 
 import math
-import sys
 import xml.etree.ElementTree as ElementTree
 
 import pytest
 from helpers.pages import PageReader
 
-from nmtalign.errors import UsageError
 from nmtalign.report.document import Document, Figure
 from nmtalign.report.html_page import to_page
-from nmtalign.scoring.figure import draw_by_length, length_figure, length_svg
+from nmtalign.scoring.figure import length_figure, length_svg
 from nmtalign.scoring.report import Estimate, Part, Report, Resampling, Section, SystemReport
 
 pytest.importorskip("matplotlib")
@@ -67,9 +65,3 @@ def test_the_page_gets_an_svg_with_names_and_signature():
         assert text in words
     page = PageReader(to_page(Document("t", [Figure("", "f", svg)])))
     page.check()
-
-
-def test_without_matplotlib_the_error_names_the_package(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UsageError, match=r'pip install "nmtalign\[plot\]"'):
-        draw_by_length(TWO, tmp_path / "a.png")

@@ -80,7 +80,7 @@ def test_the_ending_of_the_translation_chooses_the_tokeniser_if_nothing_else_doe
     assert "|tok:13a|" in french.to_dict()["signatures"]["BLEU"]
 
 
-def test_bleu_that_is_0_for_equal_texts_is_told(tmp_path):
+def test_bleu_that_is_0_for_equal_texts_is_told():
     for lines, settings in ((CHINESE, {"tokenize": "13a"}), (["un chat", "deux"], {})):
         told = []
         assert score(lines, lines, notify=told.append, target_language="zh", **settings).value() == 0

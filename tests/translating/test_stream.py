@@ -28,6 +28,7 @@ def failing(*lines):
 def test_what_is_at_hand_comes_in_full_windows(lines, count, characters, sequence):
     found = cut(lines if sequence else iter(lines), count, characters, available=True)
     assert list(itertools.chain(*found)) == lines
+    assert all(found)  # no window is empty
     for number, window in enumerate(found):
         part = 1 if sequence else max(1, 8 // 2**number)  # the first ones are smaller, so that something comes out soon
         most, bound = -(-count // part), -(-characters // part)
@@ -42,6 +43,7 @@ def test_what_is_at_hand_comes_in_full_windows(lines, count, characters, sequenc
 def test_what_is_waited_for_comes_in_bounded_windows(lines, count, characters):
     found = cut(iter(lines), count, characters)
     assert list(itertools.chain(*found)) == lines
+    assert all(found)  # no window is empty
     assert all(len(window) <= count for window in found)
     assert all(sum(map(len, window[:-1])) < characters for window in found)
 
@@ -90,11 +92,6 @@ def test_an_error_comes_after_the_lines_before_it(available):
     with pytest.raises(InputError, match="line 4"):
         found.extend(itertools.chain.from_iterable(windows(failing("a", "b", "c"), 2, MANY, len, available)))
     assert found == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("available", [False, True])
-def test_nothing_gives_nothing(available):
-    assert cut([], available=available) == cut(iter([]), available=available) == []
 
 
 def test_two_names_of_a_score_take_the_same_memory():
