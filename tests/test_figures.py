@@ -50,6 +50,8 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UsageError, match=r'^pictures need matplotlib: pip install "nmtalign\[plot\]"$'):
         need_matplotlib()
+    with pytest.raises(UsageError, match="pictures need matplotlib"), usual_settings([], "png"):
+        pass
 
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])

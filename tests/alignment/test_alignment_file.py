@@ -25,8 +25,8 @@ def random_weights(source, target, seed=0):
     return generator.dirichlet(np.ones(len(source) + 1), len(target) + 1).astype(np.float32)
 
 
-def write(path, pairs, dtype="float16"):
-    with AlignmentWriter(path, {"model_hash": "abc", "direction": "en-fr"}, dtype) as file:
+def write(path, pairs, *dtype):
+    with AlignmentWriter(path, {"model_hash": "abc", "direction": "en-fr"}, *dtype) as file:
         for number, (source, target) in enumerate(pairs):
             add(file, source, target, random_weights(source, target, number), -1.5 * number)
 
