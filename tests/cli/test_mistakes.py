@@ -121,6 +121,7 @@ ERRORS = """
 2 score test.fr -r test.fr --set target_language=x => --set target_language=x: is not a language; give a code
 2 translate test.en --beam HUGE => ...: must be a whole number
 2 train data -o x --set learning_rate=1e999 => --set learning_rate=inf: must be at most
+2 train data -o x --set optimizer=adam --set weight_decay=0.1 => only adamw decays weights
 2 reproduce --models none => --models none trains nothing; choose systems with --systems, too
 2 reproduce => nmtalign.toml: [corpus] names no test text, and `reproduce` needs one:
 4 serve -m missing --port 0 => missing: no nmtalign model here (no config.json); give the folder of a model, or train

@@ -204,7 +204,6 @@ def test_set_is_checked_and_completed() -> None:
         "layers=0": r"^--set layers=0: must be at least 1$",
         "cell=rnn": r"^--set cell=rnn: must be one of paper, ",
         "copy=maybe": r"^--set copy=maybe: must be true or false$",
-        "weight_decay=0.1": r"^--set weight_decay=0.1 does not go with optimizer = ",
         "layers=2": r"^--set layers=2 does not go with order = \"look-generate-update\" \(the default\): ",
     }.items():
         with pytest.raises(UsageError, match=message):
