@@ -16,20 +16,13 @@ from pathlib import Path
 import pytest
 from helpers import mortal_translator
 from helpers.command_line import command, environment_with_nmtalign, run_nmtalign
+from helpers.random_models import ENGLISH
 from helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parent.parent / "examples"
 TESTS = Path(__file__).parent
-SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
-TARGET_WORDS = ["le", "renard", "voit", "un", "bateau", "rouge", "."]
 ROWS = 600
-
-
-def sharpen(model):
-    for parameter in model.parameters():
-        parameter.mul_(3)
-    model.readout.output_bias[0] -= 6  # words rather than none
 
 
 def installed(*names: str):
@@ -39,14 +32,14 @@ def installed(*names: str):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, random_model_directory) -> Path:
-    return random_model_directory(tmp_path_factory.mktemp("model"), SOURCE_WORDS, TARGET_WORDS, sharpen)
+    return random_model_directory(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
 def rows(model, tmp_path_factory) -> list[dict]:
     """The rows of a table: ids, texts, another column, and what `nmtalign translate` prints for them."""
     folder, generator = tmp_path_factory.mktemp("texts"), random.Random(3)
-    texts = [" ".join(generator.choices(SOURCE_WORDS, k=generator.randrange(8))) for _ in range(ROWS)]
+    texts = [" ".join(generator.choices(ENGLISH, k=generator.randrange(8))) for _ in range(ROWS)]
     texts[ROWS // 2] = mortal_translator.FATAL_TEXT
     (folder / "in.en").write_text("".join(f"{line}\n" for line in texts))
     done = run_nmtalign("translate", "in.en", "--beam", 5, "-m", model, "-q", cwd=folder)

@@ -226,7 +226,8 @@ def test_the_image_gets_what_the_package_needs(tmp_path):
     install = next(shlex.split(rest) for name, rest in steps if name == "RUN" and rest.startswith("pip install"))
     constraints, package = tmp_path / install[install.index("--constraint") + 1].strip("/"), install[-1]
     assert "torch==" in constraints.read_text()
-    assert set(package.partition("[")[2].strip("]").split(",")) <= extras_of(tmp_path / "src")
+    extras = tomllib.loads((tmp_path / "src/pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras.keys() >= set(package.partition("[")[2].strip("]").split(","))
     options = "-q", "--no-deps", "--no-index", "--no-build-isolation", "--target", tmp_path / "installed"
     folder = tmp_path / package.partition("[")[0].strip("/")
     subprocess.run([sys.executable, "-m", "pip", "install", *options, folder], check=True, capture_output=True)
@@ -248,10 +249,6 @@ def test_the_image_is_built_and_runs(tmp_path):
     run = ["docker", "run", "--rm", "-v", f"{tmp_path}:/work", "--user", user, "nmtalign-test"]
     subprocess.run([*run, "sample", "demo", "--pairs", "30"], check=True, capture_output=True)
     assert (tmp_path / "demo" / "train.en").is_file()
-
-
-def extras_of(folder):
-    return set(tomllib.loads((folder / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 
 
 def test_every_example_has_a_test():

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ from nmtalign.figures import (
 )
 
 
-def figure(word: str = "word") -> Any:
+def figure(word="word"):
     from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(4, 3))
@@ -32,31 +31,31 @@ def figure(word: str = "word") -> Any:
     return drawn
 
 
-def test_names_of_files() -> None:
+def test_names_of_files():
     assert [check_figure_name(Path(name)) for name in ("a.png", "b.SVG", "c.d.pdf")] == ["png", "svg", "pdf"]
     for name in ("a", "a.gif", "png"):
         with pytest.raises(UsageError, match=rf"^{name}: give a name that ends in \.png, \.svg or \.pdf$"):
             check_figure_name(Path(name))
 
 
-def test_a_home_folder_that_cannot_be_written_is_no_news() -> None:
+def test_a_home_folder_that_cannot_be_written_is_no_news():
     code = "from nmtalign.figures import need_matplotlib; need_matplotlib(); import matplotlib.font_manager"
     environment = {**os.environ, "MPLCONFIGDIR": "/dev/null/none"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True, text=True)
     assert done.stderr == ""
 
 
-def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_one_line_says_what_to_install(monkeypatch):
     need_matplotlib()
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UsageError, match=r'^pictures need matplotlib: pip install "nmtalign\[plot\]"$'):
         need_matplotlib()
+    with pytest.raises(UsageError, match="pictures need matplotlib"), usual_settings([], "png"):
+        pass
 
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
-def test_the_user_s_settings_and_the_day_change_nothing(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_user_s_settings_and_the_day_change_nothing(tmp_path, kind, monkeypatch):
     import matplotlib as mpl
 
     written = []
@@ -73,14 +72,14 @@ def test_the_user_s_settings_and_the_day_change_nothing(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk here that is always full")
 @pytest.mark.parametrize("kind", figures.FORMATS)
-def test_a_full_disk_is_one_line_in_every_format(tmp_path: Path, kind: str) -> None:
+def test_a_full_disk_is_one_line_in_every_format(tmp_path, kind):
     path = tmp_path / f"figure.{kind}"
     path.symlink_to("/dev/full")
     with usual_settings([], kind), pytest.raises(ResourceError, match=f"figure.{kind}: cannot write: no space left"):
         save(figure(), path)
 
 
-def test_letters_without_a_font_are_reported_except_for_an_svg(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_letters_without_a_font_are_reported_except_for_an_svg(monkeypatch):
     monkeypatch.setattr(figures, "families", lambda text, embedded: (["DejaVu Sans"], "\U00013000" * (text != "")))
     for kind, count in (("png", 1), ("pdf", 1), ("svg", 0)):
         with usual_settings(["\U00013000"], kind) as notes:
@@ -89,7 +88,7 @@ def test_letters_without_a_font_are_reported_except_for_an_svg(monkeypatch: pyte
             assert notes == []
 
 
-def test_an_svg_for_a_page_has_a_title() -> None:
+def test_an_svg_for_a_page_has_a_title():
     with usual_settings([], "svg"):
         one, again = (picture(figure("x"), "svg", title="a < b & x") for _ in range(2))
     assert one == again
@@ -97,7 +96,7 @@ def test_an_svg_for_a_page_has_a_title() -> None:
     assert "a < b & x" in "".join(root.itertext())
 
 
-def test_a_legend_contains_names_of_every_kind() -> None:
+def test_a_legend_contains_names_of_every_kind():
     names = ["_hidden", "$x^2$", "", "a very long name " * 10]
     with usual_settings(names, "svg"):
         drawn = figure()
@@ -110,7 +109,7 @@ def test_a_legend_contains_names_of_every_kind() -> None:
     assert max(map(len, texts[3].split("\n"))) < 40
 
 
-def test_small_print_is_broken_at_the_bars_of_a_signature_and_stands_below() -> None:
+def test_small_print_is_broken_at_the_bars_of_a_signature_and_stands_below():
     signature = "|".join(f"part{number}:value" for number in range(20))
     drawn = figure()
     small_print(drawn, [signature, "more"])

@@ -8,10 +8,6 @@ import os
 import shutil
 import struct
 import zlib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -26,12 +22,9 @@ from nmtalign.errors import FormatError, ResourceError
 from nmtalign.hdf5 import damage, format_of, seal, write_attributes
 from nmtalign.settings.command_settings import PrepConfig
 
-Edit = Callable[[Path], AbstractContextManager[h5py.File]]
-Craft = Callable[[h5py.File, Path], object]
-
 
 @pytest.fixture
-def alignments(tmp_path: Path) -> Path:
+def alignments(tmp_path):
     path = tmp_path / "a.h5"
     with AlignmentWriter(path, {"model_hash": "abc", "direction": "en-fr"}) as file:
         for number in range(5):
@@ -41,7 +34,7 @@ def alignments(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("prepared")
     for name in ("en", "fr"):
         (folder / name).write_text("".join(f"{name} {'x ' * (k % 4)}{k}\n" for k in range(30)))
@@ -51,24 +44,24 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def corpus(prepared: Path, tmp_path: Path) -> Path:
+def corpus(prepared, tmp_path):
     return shutil.copytree(prepared, tmp_path / "data") / "corpus.h5"
 
 
-def read_alignments(path: Path) -> object:
+def read_alignments(path):
     with AlignmentFile(path) as file:
         file.info()
         return list(text_lines(file, "json")), sorted(map(str, file.attributes.items()))
 
 
-def read_corpus(path: Path) -> object:
+def read_corpus(path):
     opened = Corpus.open(path)
     pairs = [[ids.tolist() for ids in split.pair(k)] for split in opened.splits.values() for k in range(len(split))]
     texts = [opened.splits["dev"].source.text(k) for k in range(len(opened.splits["dev"]))]
     return pairs, texts, opened.splits["train"].lines.tolist(), opened.info()
 
 
-def test_other_programs_may_have_a_file_open(alignments: Path, corpus: Path) -> None:
+def test_other_programs_may_have_a_file_open(alignments, corpus):
     with h5py.File(alignments) as plain, AlignmentFile(alignments) as file:
         assert len(file) == len(plain["rank"])
     with AlignmentFile(alignments) as file, h5py.File(alignments) as plain:
@@ -78,10 +71,10 @@ def test_other_programs_may_have_a_file_open(alignments: Path, corpus: Path) -> 
         assert format_of(corpus)
 
 
-def test_a_disk_without_locks_is_read(alignments: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_locks_is_read(alignments, monkeypatch):
     plain = h5py.File
 
-    def without_locks(path: Path, mode: str, locking: bool | None = None) -> h5py.File:
+    def without_locks(path, mode, locking=None):
         if locking is None:
             raise OSError("unable to lock file, errno = 37, error message = 'No locks available'")
         return plain(path, mode, locking=locking)
@@ -91,39 +84,39 @@ def test_a_disk_without_locks_is_read(alignments: Path, monkeypatch: pytest.Monk
         assert len(file) == 5
 
 
-def new_text(file: h5py.File, **options: object) -> None:
+def new_text(file, **options):
     """Replaces the source text of alignments."""
     del file["source/text"]
     file.create_dataset("source/text", **options)
 
 
-def change(place: str, index: int, value: object) -> Craft:
-    def craft(file: h5py.File, _: Path) -> None:
+def change(place, index, value):
+    def craft(file, _):
         file[place][index] = value
 
     return craft
 
 
-def external_link(file: h5py.File, secret: Path) -> None:
+def external_link(file, secret):
     with h5py.File(secret.with_suffix(".h5"), "w") as other:
         other["x"] = np.zeros(20, np.uint8)
     del file["source/text"]
     file["source/text"] = h5py.ExternalLink(str(secret.with_suffix(".h5")), "x")
 
 
-def committed_type(file: h5py.File, _: Path) -> None:
+def committed_type(file, _):
     file["kind"] = np.dtype("u1")
     new_text(file, data=file["source/text"][:], dtype=file["kind"])
     del file["kind"]
 
 
-def declared_weights(file: h5py.File, _: Path) -> None:
+def declared_weights(file, _):
     file["weights"].resize(10**13, axis=0)
     file["weight_offsets"][-1] = 10**13
 
 
 NUMBERED = {f"x{number}": number for number in range(100)}
-CRAFTED: dict[str, Craft] = {
+CRAFTED = {
     "an external link": external_link,
     "external storage": lambda file, secret: new_text(file, shape=20, dtype="u1", external=[(str(secret), 0, 20)]),
     "a committed type": committed_type,
@@ -141,7 +134,7 @@ CRAFTED: dict[str, Craft] = {
 
 
 @pytest.mark.parametrize("craft", CRAFTED.values(), ids=CRAFTED)
-def test_crafted_alignments_are_refused(alignments: Path, craft: Any, edit_hdf5: Edit, tmp_path: Path) -> None:
+def test_crafted_alignments_are_refused(alignments, craft, edit_hdf5, tmp_path):
     (tmp_path / "secret.txt").write_text("one secret line in a file\n")
     with edit_hdf5(alignments) as file:
         craft(file, tmp_path / "secret.txt")
@@ -150,7 +143,7 @@ def test_crafted_alignments_are_refused(alignments: Path, craft: Any, edit_hdf5:
     assert "secret" not in str(error.value)
 
 
-def test_links_that_are_not_needed_are_not_followed(alignments: Path, edit_hdf5: Edit, tmp_path: Path) -> None:
+def test_links_that_are_not_needed_are_not_followed(alignments, edit_hdf5, tmp_path):
     expected = read_alignments(alignments)
     with edit_hdf5(alignments) as file:
         file["source/again"] = file["/"]
@@ -159,8 +152,8 @@ def test_links_that_are_not_needed_are_not_followed(alignments: Path, edit_hdf5:
     assert read_alignments(alignments) == expected
 
 
-def attribute(name: str, value: object) -> Craft:
-    def craft(file: h5py.File, _: Path) -> None:
+def attribute(name, value):
+    def craft(file, _):
         if value is None:
             del file.attrs[name]
         else:
@@ -185,7 +178,7 @@ def attribute(name: str, value: object) -> Craft:
         attribute("sha256", '{"../../../etc/passwd": "0"}'),
     ],
 )
-def test_crafted_corpora_are_refused(corpus: Path, craft: Any, edit_hdf5: Edit, tmp_path: Path) -> None:
+def test_crafted_corpora_are_refused(corpus, craft, edit_hdf5, tmp_path):
     (tmp_path / "secret.txt").write_text("one secret line in a file\n" * 100)
     with edit_hdf5(corpus) as file:
         craft(file, tmp_path / "secret.txt")
@@ -193,7 +186,7 @@ def test_crafted_corpora_are_refused(corpus: Path, craft: Any, edit_hdf5: Edit, 
         Corpus.open(corpus)
 
 
-def test_a_text_that_is_not_utf8_is_refused_when_it_is_read(corpus: Path, edit_hdf5: Edit) -> None:
+def test_a_text_that_is_not_utf8_is_refused_when_it_is_read(corpus, edit_hdf5):
     with edit_hdf5(corpus) as file:
         file["dev/source/text"][3] = 255
     with pytest.raises(FormatError, match=r"corpus\.h5: damaged: text 1 is not UTF-8; run nmtalign prep again"):
@@ -201,14 +194,14 @@ def test_a_text_that_is_not_utf8_is_refused_when_it_is_read(corpus: Path, edit_h
 
 
 @pytest.mark.parametrize(("kind", "read"), [("alignments", read_alignments), ("corpus", read_corpus)])
-def test_a_file_without_a_checksum_is_refused(kind: str, read: Any, request: pytest.FixtureRequest) -> None:
-    path: Path = request.getfixturevalue(kind)
+def test_a_file_without_a_checksum_is_refused(kind, read, request):
+    path = request.getfixturevalue(kind)
     path.write_bytes(bytes(512) + path.read_bytes()[512:])
     with pytest.raises(FormatError, match=r"\.h5: damaged .* \(not written by this version of nmtalign, or edited"):
         read(path)
 
 
-def test_a_named_pipe_is_refused(tmp_path: Path) -> None:
+def test_a_named_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / "corpus.h5")
     with pytest.raises(FormatError, match="not an alignment file"):
         AlignmentFile(tmp_path / "corpus.h5")
@@ -216,7 +209,7 @@ def test_a_named_pipe_is_refused(tmp_path: Path) -> None:
         Corpus.open(tmp_path)
 
 
-def test_only_info_compares_the_checksum_of_a_large_file(alignments: Path) -> None:
+def test_only_info_compares_the_checksum_of_a_large_file(alignments):
     raw = bytearray(alignments.read_bytes())
     raw[raw.index(b"abc")] ^= 1  # the model's hash, which nothing else would miss
     alignments.write_bytes(raw)
@@ -228,7 +221,7 @@ def test_only_info_compares_the_checksum_of_a_large_file(alignments: Path) -> No
 
 
 @pytest.mark.parametrize(("kind", "read"), [("alignments", read_alignments), ("corpus", read_corpus)])
-def test_a_heap_of_texts_without_an_end_is_not_followed(kind: str, read: Any, request: Any, edit_hdf5: Edit) -> None:
+def test_a_heap_of_texts_without_an_end_is_not_followed(kind, read, request, edit_hdf5):
     path = request.getfixturevalue(kind)
     with edit_hdf5(path) as file:
         file.attrs["format"] = file.attrs["format"].decode()  # a text of variable length, which is in a heap

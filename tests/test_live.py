@@ -3,13 +3,14 @@
 import json
 import random
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 from helpers.core_models import spread
-from helpers.live_page import NODE, ask
 from helpers.trainings import train
 
 from nmtalign.core.inference import Inference
@@ -22,6 +23,20 @@ from nmtalign.search.beam_search import BeamSearch, ModelSession, Sources
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import MosesWords, SentencePieces, SpacedWords, TextBytes, Tokenizers
 
+NODE = shutil.which("node")
+# Runs the page's own code on its own data, without a browser.
+DRIVER = r"""
+const [page, requests] = process.argv.slice(1).map((path) => require("fs").readFileSync(path, "utf8"));
+const stored = (kind) => [...page.matchAll(new RegExp(`data-kind="${kind}">([^<]*)<`, "g"))].map((one) => one[1]);
+const script = page.match(/<script>("use strict"[^]*?)<\/script>/)[1], start = script.indexOf("function liveEngine()");
+const text = script.slice(start, script.indexOf("\n}\n", start) + 3);
+const engine = new Function(`"use strict"; ${text} return liveEngine();`)();
+const weights = stored("live-weights");
+stored("live-model").forEach((model, k) => engine.load({ model: JSON.parse(model), weights: weights[k] }));
+const plain = (key, value) => (ArrayBuffer.isView(value) ? [...value] : value);
+const answers = JSON.parse(requests).map(({ name, ...request }) => engine[name](request));
+process.stdout.write(JSON.stringify(answers, plain));
+"""
 needs_node = pytest.mark.skipif(NODE is None, reason="needs node")
 ENGLISH = ["the", "red", "car", "house", "is", "big", "a", "small", ".", ",", "'s", "Euro"]
 FRENCH = ["la", "voiture", "rouge", "maison", "est", "grande", "une", "petite", "."]
@@ -58,6 +73,16 @@ KINDS = {
     "one way with attention": {"bidirectional": False, "order": "look-update-generate", "attention": "concat"},
     "no previous word": {"readout_previous_word": False},
 }
+
+
+def ask(page, requests):
+    """The answers of the model of a page; `name` of a request is the function that it calls."""
+    asked = page.with_suffix(".requests.json")
+    asked.write_text(json.dumps(requests))
+    command = [str(NODE), "-e", DRIVER, str(page), str(asked)]
+    found = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+    assert found.returncode == 0, found.stderr
+    return json.loads(found.stdout)
 
 
 def sentences(count, words=ENGLISH, seed=1):

@@ -17,8 +17,11 @@ from pathlib import Path
 import pytest
 from helpers import command_line
 from helpers.commands import COMMANDS, call
+from helpers.manual import manual
 
+import nmtalign
 from nmtalign.errors import FormatError
+from nmtalign.settings.definition import SECTIONS
 
 ROOT = Path(__file__).parent.parent
 README, DOCS = ROOT / "README.md", ROOT / "nmtalign" / "docs"
@@ -229,3 +232,25 @@ def scores_of(report, test):
             if (row["test"], row["metric"], row["by"]) == (test, "multi-bleu", ""):
                 found.setdefault(row["system"], {})[row["subset"]] = float(row["value"])
     return found
+
+
+SHIPPED = Path(nmtalign.__file__).parent / "docs" / "manual.md"
+
+
+def test_the_shipped_manual_is_up_to_date() -> None:
+    assert SHIPPED.read_text() == manual(), "run: python tests/helpers/manual.py > nmtalign/docs/manual.md"
+    assert len(manual().splitlines()) <= 500
+
+
+def test_the_manual_contains_every_option_and_setting() -> None:
+    text = manual()
+    everywhere = text.split("\n### ")[0]
+    for name, command in COMMANDS.items():
+        part = everywhere + text.split(f"\n### nmtalign {name}\n")[1].split("\n### ")[0]
+        for one in command.params:
+            if one.param_type_name == "option":
+                assert all(f"`{option}`" in part for option in one.opts), (name, one.name)
+    for name, settings in SECTIONS.items():
+        part = text.split(f"\n### [{name}]\n")[1].split("\n### ")[0]
+        assert all(f"| `{setting}`" in part for setting in settings)
+    assert "| 130 " in text

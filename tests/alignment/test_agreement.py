@@ -1,44 +1,35 @@
-"""Learning word alignment from a bitext: translations and links that are found, resuming, threads, and new words."""
+"""Learning word alignment from a bitext: links that are found, resuming, threads, new words, and the lexicon."""
 
 import itertools
 import shutil
-from pathlib import Path
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from nmtalign.alignment import word_aligner
-from nmtalign.alignment.agreement import (
-    ITERATIONS,
-    LONGEST,
-    MODEL_1,
-    AgreeingModels,
-    Sentences,
-    usable,
-    word_probabilities,
-)
+from nmtalign.alignment.agreement import ITERATIONS, LONGEST, MODEL_1, AgreeingModels, usable, word_probabilities
 from nmtalign.alignment.aligning import align, windows
-from nmtalign.alignment.lexical import LexicalModel, pieces_of
+from nmtalign.alignment.lexical import LexicalModel, pieces_of, spelled
 from nmtalign.alignment.link_files import LinkFigures, count_links, read_links
-from nmtalign.alignment.linking import read_sides
+from nmtalign.alignment.linking import read_sides, write_table
 from nmtalign.alignment.links import format_scored
-from nmtalign.alignment.word_aligner import Pieces, StoredWords, WordAligner, in_pieces, load_aligner, save_aligner
+from nmtalign.alignment.word_aligner import Pieces, StoredWords, in_pieces, load_aligner, save_aligner
 from nmtalign.errors import FormatError
 from nmtalign.files import ALIGNER
 from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.lines import read_pairs
+from nmtalign.text.tokenizer import read_entries
 
-Sides = tuple[tuple[list[str], list[str]], tuple[Sentences, Sentences]]
 
-
-def sides_of(pairs: list[tuple[str, str]]) -> Sides:
+def sides_of(pairs):
     parts = [in_pieces(list(side.index), side.sentences(), Pieces(lambda word: False)) for side in read_sides(pairs)]
     return (parts[0][1], parts[1][1]), (parts[0][2], parts[1][2])
 
 
-def learned(sides: Sides, threads: int = 1, iterations: int = ITERATIONS) -> AgreeingModels:
+def learned(sides, threads=1, iterations=ITERATIONS):
     learning = AgreeingModels(*sides, threads)
     while learning.done < iterations:
         learning.iterate()
@@ -46,25 +37,25 @@ def learned(sides: Sides, threads: int = 1, iterations: int = ITERATIONS) -> Agr
 
 
 @pytest.fixture(scope="module")
-def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sample(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sample")
     write_sample(folder, 600, 3, force=False)
     return folder
 
 
 @pytest.fixture(scope="module")
-def pairs(sample: Path) -> list[tuple[str, str]]:
+def pairs(sample):
     return list(read_pairs(sample / "train.en", sample / "train.fr"))
 
 
 @pytest.fixture(scope="module")
-def aligner(pairs: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory) -> WordAligner:
+def aligner(pairs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("aligner")
     save_aligner(folder, learned(sides_of(pairs)), ("en", "fr"), tokenized=False)
     return load_aligner(folder)
 
 
-def test_links_of_other_pairs_agree_with_the_gold_links(sample: Path, aligner: WordAligner) -> None:
+def test_links_of_other_pairs_agree_with_the_gold_links(sample, aligner):
     """The gold links count words between spaces in the tokenised text of the sample."""
     texts = [sample / f"test.tok.{language}" for language in ("en", "fr")]
     records = align(aligner, read_pairs(texts[0], texts[1]))
@@ -73,7 +64,7 @@ def test_links_of_other_pairs_agree_with_the_gold_links(sample: Path, aligner: W
     assert sum(figures, LinkFigures()).aer < 0.1
 
 
-def test_the_weights_of_each_direction_are_probabilities(pairs: list[tuple[str, str]], aligner: WordAligner) -> None:
+def test_the_weights_of_each_direction_are_probabilities(pairs, aligner):
     window = aligner.read(list(enumerate(pairs[:50])))
     for forward, backward in aligner.records([window], AlignConfig()):
         for record, other in ((forward, backward), (backward, forward)):
@@ -84,7 +75,7 @@ def test_the_weights_of_each_direction_are_probabilities(pairs: list[tuple[str, 
             assert record.log_prob < 0
 
 
-def test_a_pair_has_the_same_links_alone_and_among_others(pairs: list[tuple[str, str]], aligner: WordAligner) -> None:
+def test_a_pair_has_the_same_links_alone_and_among_others(pairs, aligner):
     several = [*pairs[:40], ("", "rien"), ("zyx Unheard words, 3.14!", "zyx mots inconnus, 3.14 !")]
     together = list(align(aligner, several))
     for number, (pair, record) in enumerate(zip(several, together, strict=True)):
@@ -95,15 +86,13 @@ def test_a_pair_has_the_same_links_alone_and_among_others(pairs: list[tuple[str,
     assert together[-2].hard_links == ()
 
 
-def test_links_without_records_are_those_of_the_records(pairs: list[tuple[str, str]], aligner: WordAligner) -> None:
+def test_links_without_records_are_those_of_the_records(pairs, aligner):
     some = [("", "rien"), ("Don't stop, please!", "Ne t'arrête pas, s'il te plaît !"), *pairs[:50]]
     found = aligner.links(windows(aligner.read, some, AlignConfig(), 0), 1)
     assert [format_scored(*one) for one in found] == [record.scored_links() for record in align(aligner, some)]
 
 
-def test_the_stored_numbers_of_a_pair_are_those_of_the_full_tables(
-    pairs: list[tuple[str, str]], aligner: WordAligner
-) -> None:
+def test_the_stored_numbers_of_a_pair_are_those_of_the_full_tables(pairs, aligner):
     stored = aligner._counts
     occurrences = [own[:-1].astype(np.float64) for own in stored.occurrences]
     full = LexicalModel([own.names for own in aligner._words], occurrences, stored.keys)
@@ -122,7 +111,7 @@ def test_the_stored_numbers_of_a_pair_are_those_of_the_full_tables(
     assert seen > 400
 
 
-def test_words_and_their_stems_are_found() -> None:
+def test_words_and_their_stems_are_found():
     names = sorted(["a", "nation", "nati", "nationalité", "été", "étérnel", "z", "人民", "𝒳x", "ﬀ"])
     stems = [["a", "nati", "z", "été", "étér", "人民", "ﬀ", "𝒳x"].index(name[:4]) for name in names]
     words = StoredWords(np.frombuffer("\n".join(names).encode(), np.uint8), np.array([*stems, -1], np.int32))
@@ -138,10 +127,8 @@ def test_words_and_their_stems_are_found() -> None:
     assert without.find("a") == without.find("nations") == (-1, -1)
 
 
-def test_an_aligner_is_read_once_until_it_is_replaced(
-    aligner: WordAligner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[Path] = []
+def test_an_aligner_is_read_once_until_it_is_replaced(aligner, tmp_path, monkeypatch):
+    read = []
     monkeypatch.setattr(word_aligner, "map_arrays", lambda path: (read.append(path), map_arrays(path))[1])
     shutil.copy(aligner.folder / ALIGNER, tmp_path)
     assert load_aligner(tmp_path).hash == load_aligner(tmp_path).hash == aligner.hash
@@ -151,7 +138,7 @@ def test_an_aligner_is_read_once_until_it_is_replaced(
     assert load_aligner(tmp_path).source_language == "xx"
 
 
-def test_threads_and_a_resumed_run_change_nothing(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
+def test_threads_and_a_resumed_run_change_nothing(pairs, tmp_path):
     sides = sides_of(pairs[:200])
     whole = learned(sides)
     for stop in (2, MODEL_1, MODEL_1 + 2):
@@ -168,7 +155,7 @@ def test_threads_and_a_resumed_run_change_nothing(pairs: list[tuple[str, str]], 
                 np.testing.assert_array_equal(own, other)
 
 
-def test_a_pair_leaves_out_what_it_has_contributed_to_the_counts() -> None:
+def test_a_pair_leaves_out_what_it_has_contributed_to_the_counts():
     """The probabilities of a pair are those of a model without its own counts."""
     pairs = [("red car", "rouge voiture"), ("old car", "vieille voiture"), ("red sky", "ciel rouge")]
     learning = learned(sides_of(pairs), iterations=MODEL_1 + 2)
@@ -188,7 +175,7 @@ def test_a_pair_leaves_out_what_it_has_contributed_to_the_counts() -> None:
 
 
 @pytest.mark.parametrize("iterations", [1, MODEL_1])
-def test_expected_links_and_missing_links_of_a_word_sum_to_its_occurrences(iterations: int) -> None:
+def test_expected_links_and_missing_links_of_a_word_sum_to_its_occurrences(iterations):
     """In IBM Model 1 the posteriors of each target word, and in the other direction of each source word, sum to 1."""
     sides = sides_of([("red car", "rouge voiture rouge"), ("old car", "vieille voiture"), ("sky", "ciel rouge")])
     learning = learned(sides, iterations=iterations)
@@ -199,7 +186,7 @@ def test_expected_links_and_missing_links_of_a_word_sum_to_its_occurrences(itera
         assert (absent > 0).all()
 
 
-def test_translation_probabilities_are_the_documented_mixture() -> None:
+def test_translation_probabilities_are_the_documented_mixture():
     """t(f | e) for words whose counts, stems and spellings are chosen by hand."""
     names = ["nation", "nations", "cat"], ["nation", "nations", "chat"]
     keys = np.array([0, 1, 2, 3, 4, 8])
@@ -216,7 +203,7 @@ def test_translation_probabilities_are_the_documented_mixture() -> None:
     np.testing.assert_allclose(table.null, [1 / 3, 1 / 3, 1 / 3, 1], rtol=1e-6)
 
 
-def test_long_and_empty_pairs_are_not_learned_from() -> None:
+def test_long_and_empty_pairs_are_not_learned_from():
     long = [("a " * (LONGEST + 1), "b"), ("a. " * LONGEST, "b"), ("a " * LONGEST, "b")]
     sides = sides_of([("a", "b"), ("", "b"), ("a", ""), *long])[1]
     assert len(sides[0].lengths()) == 3  # an empty side and too many words were left out when the texts were read
@@ -225,7 +212,7 @@ def test_long_and_empty_pairs_are_not_learned_from() -> None:
     assert nothing.cells == 0
 
 
-def test_long_pairs_are_aligned_up_to_a_limit(aligner: WordAligner) -> None:
+def test_long_pairs_are_aligned_up_to_a_limit(aligner):
     words = " ".join(f"w{number}" for number in range(500))
     (record,) = align(aligner, [(words, words)])
     assert len(set(record.hard_links) & {(place, place) for place in range(500)}) > 490
@@ -250,15 +237,13 @@ PIECES = {
 
 
 @pytest.mark.parametrize(("word", "pieces"), PIECES.items())
-def test_words_are_split_into_pieces_that_contain_all_of_them(word: str, pieces: list[str]) -> None:
+def test_words_are_split_into_pieces_that_contain_all_of_them(word, pieces):
     assert pieces_of(word) == pieces
     assert "".join(pieces) == word.casefold()
     assert Pieces(lambda word: True).of[word] == (word.casefold(),)
 
 
-def test_a_strangers_file_in_which_no_word_occurs_aligns_without_a_warning(
-    aligner: WordAligner, tmp_path: Path
-) -> None:
+def test_a_strangers_file_in_which_no_word_occurs_aligns_without_a_warning(aligner, tmp_path):
     tensors, facts = map_arrays(aligner.folder / ALIGNER)
     zeros = {name: tensor * 0 if name.endswith("occurrences") else tensor for name, tensor in tensors.items()}
     save_tensors(tmp_path / ALIGNER, zeros, facts)
@@ -266,9 +251,7 @@ def test_a_strangers_file_in_which_no_word_occurs_aligns_without_a_warning(
     assert np.isfinite(record.weights).all()
 
 
-def test_a_strangers_file_is_refused_or_harmless(
-    aligner: WordAligner, pairs: list[tuple[str, str]], tmp_path: Path
-) -> None:
+def test_a_strangers_file_is_refused_or_harmless(aligner, pairs, tmp_path):
     tensors, facts = map_arrays(aligner.folder / ALIGNER)
     changes = [
         {"keys": tensors["keys"].astype(np.int32)},
@@ -309,3 +292,43 @@ def test_a_strangers_file_is_refused_or_harmless(
     save_tensors(tmp_path / ALIGNER, tensors, {**facts, "kind": "model"})
     with pytest.raises(FormatError, match="not a word aligner"):
         load_aligner(tmp_path)
+
+
+def make_table(source, target, counts):
+    """The table of words that all share sentence pairs, with these counts of each pair (source, target)."""
+    model = LexicalModel((source, target), [counts.sum(1), counts.sum(0)], np.arange(counts.size))
+    counted = model.counted([counts.ravel()] * 2, [np.zeros(len(target)), np.zeros(len(source))])
+    return model.cells, counted.tables(model.cells, model.words)[0]
+
+
+def test_entries_are_written_as_in_the_texts(tmp_path):
+    table = make_table(["the", "fox", "null"], ["le", "renard", "</s>"], np.diag([800.0, 900.0, 700.0]))
+    spellings = [
+        [Counter({"the": 3, "The": 1}), Counter({"fox": 4}), Counter({"NULL": 4, "null": 4})],
+        [Counter({"le": 3, "Le": 1}), Counter({"renard": 4}), Counter({"</s>": 4})],
+    ]
+    write_table(tmp_path / "lexicon.tsv", *table, spellings)
+    entries = list(read_entries(tmp_path))
+    best = {source: target for source, target, _ in reversed(entries)}
+    assert best["The"] == best["the"] == "le"
+    assert best["fox"] == "renard"
+    assert [source for source, _, _ in entries] == sorted(source for source, _, _ in entries)
+    assert not {"NULL", "</s>"} & {word for entry in entries for word in entry[:2]}
+    shares = {(source, target): value for source, target, value in entries}
+    assert shares["the", "le"] == pytest.approx(3 * shares["the", "Le"], rel=1e-4)
+    for source in best:
+        assert sum(value for own, _, value in entries if own == source) <= 1
+
+
+def test_a_word_has_few_translations_of_some_probability(tmp_path):
+    words = [f"w{number}" for number in range(40)]
+    table = make_table(["a"], words, 100 * np.arange(1.0, 41)[None])
+    write_table(tmp_path / "lexicon.tsv", *table, [[Counter({"a": 1})], [Counter({word: 1}) for word in words]])
+    assert [target for _, target, _ in read_entries(tmp_path)] == words[: -20 - 1 : -1]
+
+
+@pytest.mark.parametrize(
+    ("word", "spellings"), [("L'Été.", ["L'", "Été", "."]), ("NASA", ["NASA"]), ("Straße", ["strasse"]), ("3", ["3"])]
+)
+def test_pieces_are_spelled_as_in_the_word(word, spellings):
+    assert spelled(word, pieces_of(word)) == spellings

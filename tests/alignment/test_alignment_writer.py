@@ -6,9 +6,6 @@ import os
 import resource
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +24,7 @@ class CutOffError(Exception):
     """Ends a run before its end."""
 
 
-def record(number: int) -> tuple[list[str], list[str], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def record(number):
     """Words, weights and log-probabilities, the same for the same number."""
     generator = np.random.default_rng(number)
     source, target = ([f"{side}{n}é" for n in range(int(generator.integers(0, 30)))] for side in "st")
@@ -38,7 +35,7 @@ def record(number: int) -> tuple[list[str], list[str], np.ndarray[Any, Any], np.
 RECORDS = [record(number) for number in range(COUNT)]
 
 
-def feed(file: AlignmentWriter, stop: int = COUNT, n_best: int = 1) -> None:
+def feed(file, stop=COUNT, n_best=1):
     """Adds the records that are still missing from `count`; with n-best lists a sentence has several of them."""
     for number in range(file.records, stop):
         source, target, weights, log_probs = RECORDS[number]
@@ -46,24 +43,24 @@ def feed(file: AlignmentWriter, stop: int = COUNT, n_best: int = 1) -> None:
         add(file, source, target, weights, -number, number // n_best, None, log_probs, rank)
 
 
-def written(path: Path, n_best: int = 1, **options: Any) -> bytes:
+def written(path, n_best=1, **options):
     with AlignmentWriter(path, ATTRIBUTES, **options) as file:
         feed(file, n_best=n_best)
     return path.read_bytes()
 
 
-def resumed(path: Path, attributes: Mapping[str, Any] = ATTRIBUTES, **options: Any) -> AlignmentWriter:
+def resumed(path, attributes=ATTRIBUTES, **options):
     return AlignmentWriter(path, attributes, resume=True, **options)
 
 
-def cut_off(path: Path, stop: int, n_best: int = 1, resume: bool = True) -> None:
+def cut_off(path, stop, n_best=1, resume=True):
     """Runs until it fails after a total number of records."""
     with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES, resume=resume) as file:
         feed(file, stop, n_best)
         raise CutOffError
 
 
-def test_a_run_that_failed_again_and_again_ends_as_one_that_did_not(tmp_path: Path) -> None:
+def test_a_run_that_failed_again_and_again_ends_as_one_that_did_not(tmp_path):
     whole = written(tmp_path / "whole.h5")
     for stop in (40, 41, 250, 399, 400):
         cut_off(tmp_path / "a.h5", stop)
@@ -79,7 +76,7 @@ def test_a_run_that_failed_again_and_again_ends_as_one_that_did_not(tmp_path: Pa
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_journal_cut_at_any_byte_is_continued(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_journal_cut_at_any_byte_is_continued(tmp_path, data):
     whole, partial = tmp_path / "whole.h5", tmp_path / "a.h5.partial"
     if not whole.exists():
         written(whole)
@@ -98,7 +95,7 @@ def test_a_journal_cut_at_any_byte_is_continued(tmp_path: Path, data: st.DataObj
     assert (tmp_path / "a.h5").read_bytes() == whole.read_bytes()
 
 
-def in_a_child(work: Callable[[], None]) -> int:
+def in_a_child(work):
     """The number of a process that does some work and ends with 0, or with 1 if it failed."""
     child = os.fork()
     if child == 0:
@@ -111,7 +108,7 @@ def in_a_child(work: Callable[[], None]) -> int:
     return child
 
 
-def test_n_best_lists_are_never_cut(tmp_path: Path) -> None:
+def test_n_best_lists_are_never_cut(tmp_path):
     whole = written(tmp_path / "whole.h5", n_best=5)
     cut_off(tmp_path / "a.h5", 203, n_best=5)
     with resumed(tmp_path / "a.h5") as file:
@@ -127,7 +124,7 @@ def test_n_best_lists_are_never_cut(tmp_path: Path) -> None:
         assert records.attributes["sentence_ids_rise"]
 
 
-def test_ranks_follow_each_other(tmp_path: Path) -> None:
+def test_ranks_follow_each_other(tmp_path):
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
         for rank, sentence in ((1, None), (0, 7), (1, 8), (0, 7), (2, 7), (-1, 7), (1, 7)):
             follows = (sentence, rank) == (7, file.records)
@@ -138,7 +135,7 @@ def test_ranks_follow_each_other(tmp_path: Path) -> None:
     assert len(AlignmentFile(tmp_path / "a.h5")) == 2
 
 
-def test_a_limit_of_sentences(tmp_path: Path) -> None:
+def test_a_limit_of_sentences(tmp_path):
     whole = written(tmp_path / "whole.h5")
     cut_off(tmp_path / "a.h5", 300)
     with resumed(tmp_path / "a.h5", at_most=100) as file:
@@ -151,7 +148,7 @@ def test_a_limit_of_sentences(tmp_path: Path) -> None:
     assert (tmp_path / "a.h5").read_bytes() == whole
 
 
-def test_a_complete_file_is_left_alone(tmp_path: Path) -> None:
+def test_a_complete_file_is_left_alone(tmp_path):
     path = tmp_path / "a.h5"
     with AlignmentWriter(path, ATTRIBUTES) as file:
         feed(file, 120)
@@ -168,7 +165,7 @@ def test_a_complete_file_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["a.h5.partial", "a.h5"])
-def test_other_settings_are_refused(tmp_path: Path, left: str) -> None:
+def test_other_settings_are_refused(tmp_path, left):
     if left == "a.h5":
         written(tmp_path / "a.h5")
     else:
@@ -189,7 +186,7 @@ def test_other_settings_are_refused(tmp_path: Path, left: str) -> None:
         assert file.records
 
 
-def test_without_resume_the_work_of_another_run_is_kept(tmp_path: Path) -> None:
+def test_without_resume_the_work_of_another_run_is_kept(tmp_path):
     path, old = tmp_path / "a.h5", tmp_path / "a.h5.partial.old"
     cut_off(path, 100)
     long_work = (tmp_path / "a.h5.partial").read_bytes()
@@ -213,13 +210,13 @@ def test_without_resume_the_work_of_another_run_is_kept(tmp_path: Path) -> None:
     assert len(AlignmentFile(path)) == 0
 
 
-def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
+def test_two_runs_do_not_write_one_file(tmp_path):
     with AlignmentWriter(tmp_path / "a.h5", {}), pytest.raises(UsageError, match="another run is writing this file"):
         AlignmentWriter(tmp_path / "a.h5", {}, resume=True).__enter__()
     assert len(AlignmentFile(tmp_path / "a.h5")) == 0
 
 
-def test_foreign_files_are_not_touched(tmp_path: Path) -> None:
+def test_foreign_files_are_not_touched(tmp_path):
     (tmp_path / "a.h5.partial").write_text("a novel\n" * 20)
     with pytest.raises(FormatError, match=r"a\.h5\.partial: is not a file of an interrupted run"):
         resumed(tmp_path / "a.h5").__enter__()
@@ -230,7 +227,7 @@ def test_foreign_files_are_not_touched(tmp_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def small_disk(size: int) -> Iterator[None]:
+def small_disk(size):
     """No file can have more bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -242,17 +239,15 @@ def small_disk(size: int) -> Iterator[None]:
 
 @pytest.mark.filterwarnings("ignore:This process .* multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("moment", ["while it is written", "while HDF5 is built"])
-def test_a_full_disk_is_one_line_and_the_work_is_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
+def test_a_full_disk_is_one_line_and_the_work_is_resumed(tmp_path, monkeypatch, moment):
     path, told, whole = tmp_path / "a.h5", tmp_path / "told", written(tmp_path / "whole.h5")
     build = AlignmentWriter._build
 
-    def build_on_a_small_disk(writer: AlignmentWriter) -> None:
+    def build_on_a_small_disk(writer):
         with small_disk(20_000):
             build(writer)
 
-    def run() -> None:
+    def run():
         try:
             with resumed(path) as file:
                 if moment == "while it is written":
@@ -274,7 +269,7 @@ def test_a_full_disk_is_one_line_and_the_work_is_resumed(
     assert path.read_bytes() == whole
 
 
-def test_half_a_character_becomes_a_question_mark(tmp_path: Path) -> None:
+def test_half_a_character_becomes_a_question_mark(tmp_path):
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
         add(file, ["\ud800x"], ["é\udfff"], np.ones((2, 2)), 0.0)
     assert AlignmentFile(tmp_path / "a.h5")[0].source == ("?x",)
@@ -295,7 +290,7 @@ def test_half_a_character_becomes_a_question_mark(tmp_path: Path) -> None:
         (None, struct.pack("<Q6q", 1, 0, 0, 0, 0, 0, 0) + bytes(29)),
     ],
 )
-def test_a_crafted_journal_is_refused(tmp_path: Path, settings: bytes | None, block: bytes) -> None:
+def test_a_crafted_journal_is_refused(tmp_path, settings, block):
     path, partial = tmp_path / "a.h5", tmp_path / "a.h5.partial"
     cut_off(path, 50)
     journal = partial.read_bytes()

@@ -1,12 +1,11 @@
 """Alignments in other formats: nothing is lost, and every line is one."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+from helpers.commands import run
 from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
@@ -16,7 +15,7 @@ WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.1, 0.9, 0], [0, 0, 1]], dtype=np.float
 
 
 @pytest.fixture(params=["float16", "float32"])
-def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+def path(tmp_path, request):
     """Sentence 0 with two translations, and an empty one."""
     with AlignmentWriter(tmp_path / "a.h5", {"direction": "en-fr"}, request.param) as file:
         add(file, ["the", "fox"], ["le", "a|||b\u2028"], WEIGHTS, -1.5, links=[(1, 0), (0, 1)])
@@ -25,12 +24,7 @@ def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return tmp_path / "a.h5"
 
 
-def test_links(path: Path) -> None:
-    with AlignmentFile(path) as file:
-        assert list(text_lines(file, "pharaoh")) == ["1-0 0-1\n", "\n"]
-
-
-def test_json_holds_the_record_and_is_one_line(path: Path) -> None:
+def test_json_holds_the_record_and_is_one_line(path):
     with AlignmentFile(path) as file:
         lines = list(text_lines(file, "json"))
         for line, record in zip(lines, file, strict=True):
@@ -47,15 +41,15 @@ def test_json_holds_the_record_and_is_one_line(path: Path) -> None:
         assert json.loads(lines[1])["token_log_probs"] == [-2.0, -0.5]
 
 
-def test_numbers_that_are_not_finite_are_null(path: Path) -> None:
+def test_numbers_that_are_not_finite_are_null(path):
     record = AlignmentFile(path)[0]
     object.__setattr__(record, "log_prob", float("-inf"))
     record.weights[0, 0] = np.nan
-    found: dict[str, Any] = json.loads(json_line(record), parse_constant=pytest.fail)
+    found = json.loads(json_line(record), parse_constant=pytest.fail)
     assert (found["log_prob"], found["weights"][0][0]) == (None, None)
 
 
-def test_a_sentence_is_read_by_three_lines_of_h5py(path: Path) -> None:
+def test_a_sentence_is_read_by_three_lines_of_h5py(path):
     with AlignmentFile(path) as records:
         expected = list(records)
     with h5py.File(path) as file:
@@ -65,3 +59,16 @@ def test_a_sentence_is_read_by_three_lines_of_h5py(path: Path) -> None:
             weights = part("weights", "weight_offsets").reshape(len(words[1]), len(words[0]))
             assert words == [[*record.source, ""], [*record.target, ""]]
             np.testing.assert_array_equal(weights, record.weights)
+
+
+def test_the_command_exports_every_format(path):
+    def export(*arguments):
+        done = run(path.parent, "export", "a.h5", *arguments)
+        return done.returncode, done.stdout, done.stderr
+
+    assert export() == export("--format", "pharaoh", "-o", "-") == (0, "1-0 0-1\n\n", "")
+    code, out, err = export("--format", "json")
+    assert [(line["id"], line["rank"]) for line in map(json.loads, out.splitlines())] == [(0, 0), (0, 1), (1, 0)]
+    assert (code, err) == (0, "")
+    assert export("--format", "json", "-o", "a.json.gz") == (0, "", "nmtalign: wrote a.json.gz\n")
+    assert export("-o", "a.txt", "-q") == (0, "", "")

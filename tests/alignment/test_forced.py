@@ -1,10 +1,8 @@
 """Forced decoding of sentence pairs: readings, order, padding, batches, empty sides, pieces merged to words."""
 
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,18 +10,18 @@ import torch
 from helpers.pieces import learned_pieces
 from helpers.score_tables import TRANSFORMER, small_model
 
-from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align, window_size, without_auto
+from nmtalign.alignment.aligning import AlignmentRun, align, window_size, without_auto
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.forced_decoding import SideReader, force
 from nmtalign.alignment.links import SIDES, argmax_links
-from nmtalign.core.model import Batch, TranslationModel, make_batch
+from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.core.numerics import in_int8
 from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings import presets
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.tokenizer import SentencePieces, Tokenizers, Vocabulary
+from nmtalign.text.tokenizer import Tokenizers, Vocabulary
 
 SOURCE = Vocabulary(["</s>", "<unk>", "the", "fox", "sees", "red", "boats"])
 TARGET = Vocabulary(["</s>", "<unk>", "le", "renard", "voit", "des", "bateaux", "rouges"])
@@ -42,9 +40,7 @@ SYSTEMS = {**presets.SYSTEMS, "marginal": {"attention_kind": "marginal"}, "hard"
 ATTENDING = [name for name, settings in SYSTEMS.items() if settings.get("attention") != "none"]
 
 
-def make_loaded(
-    tokenizers: Tokenizers | None = None, vocabularies: Sequence[Vocabulary] = (SOURCE, TARGET), **settings: Any
-) -> Any:
+def make_loaded(tokenizers=None, vocabularies=(SOURCE, TARGET), **settings):
     torch.manual_seed(2)
     sizes = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, "output_rank": 0, "heads": 2}
     words = {"source_vocabulary_size": len(vocabularies[0]), "target_vocabulary_size": len(vocabularies[1])}
@@ -59,13 +55,13 @@ def make_loaded(
     return loaded
 
 
-def batch_of(loaded: Any, source: Sequence[str], target: Sequence[str]) -> Batch:
+def batch_of(loaded, source, target):
     """A pair of words as a batch."""
     source_ids, target_ids, copies = loaded.ids(source, target)
     return make_batch([(source_ids, target_ids)], copies=[copies] if loaded.model.config.copy else None)
 
 
-def test_records_come_in_order_with_the_words_of_the_text() -> None:
+def test_records_come_in_order_with_the_words_of_the_text():
     records = list(align([make_loaded()], iter(PAIRS), AlignConfig(batch_size=2)))
     assert [record.sentence_id for record in records] == list(range(len(PAIRS)))
     for record, (source, target) in zip(records, PAIRS, strict=True):
@@ -78,7 +74,7 @@ def test_records_come_in_order_with_the_words_of_the_text() -> None:
         np.testing.assert_allclose(record.weights.sum(axis=1), 0 if record.empty() else 1, atol=1e-6)
 
 
-def test_words_that_a_model_copies_count_in_the_alignment() -> None:
+def test_words_that_a_model_copies_count_in_the_alignment():
     """An unknown word of the target that is also in the source is more probable than another unknown word."""
     loaded = make_loaded(copy=True)
     with torch.no_grad():
@@ -89,7 +85,7 @@ def test_words_that_a_model_copies_count_in_the_alignment() -> None:
     assert other.token_log_probs[0] < pair.token_log_probs[0] - 5
 
 
-def test_batches_and_windows_change_nothing(rounding: Any) -> None:
+def test_batches_and_windows_change_nothing(rounding):
     loaded = make_loaded()
     pairs = [*PAIRS, ("the fox " * 60, "le renard voit " * 40), *PAIRS * 7]  # more than one window of 20 batches
     together = list(align([loaded], pairs, AlignConfig(batch_size=80)))
@@ -104,7 +100,7 @@ def test_batches_and_windows_change_nothing(rounding: Any) -> None:
 
 @pytest.mark.parametrize("reading", ["current", "posterior"])
 @pytest.mark.parametrize("name", ATTENDING)
-def test_int8_aligns_nearly_as_float32_and_each_pair_alike_in_every_batch(name: str, reading: str, int8: None) -> None:
+def test_int8_aligns_nearly_as_float32_and_each_pair_alike_in_every_batch(name, reading, int8):
     sizes = {"embedding": 32, "hidden": 64, "attention_hidden": 32, "maxout": 32}
     loaded = make_loaded(**{**SYSTEMS[name], **sizes})
     if reading == "posterior" and not loaded.model.has_posterior:
@@ -124,29 +120,8 @@ def test_int8_aligns_nearly_as_float32_and_each_pair_alike_in_every_batch(name: 
         assert other.log_prob == pytest.approx(record.log_prob, rel=0, abs=0.02, nan_ok=True)
 
 
-def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
-    for name, side in (("in.en", 0), ("out.fr", 1)):
-        (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in PAIRS))
-    texts, output, models = (tmp_path / "in.en", tmp_path / "out.fr"), tmp_path / "a.h5", [make_loaded()]
-    config = AlignConfig(alignment_type="float32")
-
-    def write(**options: Any) -> AlignmentSummary:
-        return AlignmentRun(models, *texts, config, output=output, **options).run()
-
-    summary = write()
-    expected = list(align(models, PAIRS, config))
-    with AlignmentFile(output) as file:
-        for left, right in zip(file, expected, strict=True):
-            assert (left.source, left.target, left.hard_links) == (right.source, right.target, right.hard_links)
-            np.testing.assert_allclose(left.weights, right.weights, atol=1e-6)
-    links = sum(len(record.hard_links) for record in expected)
-    assert (summary.pairs, summary.links, summary.done_before) == (len(PAIRS), links, 0)
-    again = write(resume=True)
-    assert (again.pairs, again.done_before) == (0, len(PAIRS))
-
-
-def test_a_stream_that_became_shorter_does_not_resume(tmp_path: Path) -> None:
-    def aligned(count: int, **options: Any) -> AlignmentSummary:
+def test_a_stream_that_became_shorter_does_not_resume(tmp_path):
+    def aligned(count, **options):
         ends = [os.pipe() for _ in SIDES]
         for side, (_, end) in enumerate(ends):
             os.write(end, "".join(f"{pair[side]}\n" for pair in PAIRS[:count]).encode())
@@ -165,7 +140,7 @@ def test_a_stream_that_became_shorter_does_not_resume(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ATTENDING)
-def test_the_file_of_every_system_contains_the_weights_of_forced_decoding(tmp_path: Path, name: str) -> None:
+def test_the_file_of_every_system_contains_the_weights_of_forced_decoding(tmp_path, name):
     narrow = {"attention_window": 2} if "local" in name else {}
     loaded = make_loaded(**SYSTEMS[name], **narrow)
     loaded.model.double()  # so that a batch and a pair differ by no more than the rounding of the file
@@ -193,11 +168,11 @@ def test_the_file_of_every_system_contains_the_weights_of_forced_decoding(tmp_pa
                 assert record.log_prob == pytest.approx(float(forced.log_probs.sum()), rel=1e-6)
 
 
-def test_pairs_are_read_a_window_at_a_time() -> None:
+def test_pairs_are_read_a_window_at_a_time():
     config = AlignConfig(batch_size=2)
     taken = []
 
-    def endless() -> Any:
+    def endless():
         while True:
             taken.append(1)
             yield "the fox", "le renard"
@@ -209,15 +184,15 @@ def test_pairs_are_read_a_window_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SYSTEMS.keys() - ATTENDING))
-def test_a_system_without_attention_is_refused_at_once(name: str) -> None:
+def test_a_system_without_attention_is_refused_at_once(name):
     with pytest.raises(UsageError, match="model: this model has no attention, so it cannot align"):
         align([make_loaded(**SYSTEMS[name])], PAIRS, AlignConfig())
 
 
-def test_memory_that_runs_out_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_runs_out_is_one_clear_line(monkeypatch):
     loaded = make_loaded()
 
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
 
     monkeypatch.setattr(loaded.model, "force", fail)
@@ -226,17 +201,17 @@ def test_memory_that_runs_out_is_one_clear_line(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture(scope="module")
-def pieces() -> SentencePieces:
+def pieces():
     lines = ["the fox sees red boats", "foxes see the reddest boat", "a boat sees a fox", "sees, seeing; boats."] * 20
     return learned_pieces(lines, 40)
 
 
-def subword_model(pieces: SentencePieces) -> Any:
+def subword_model(pieces):
     vocabulary = Vocabulary(["</s>", "<unk>", *(piece for piece in pieces.pieces() if piece not in ("</s>", "<s>"))])
     return make_loaded(tokenizers=Tokenizers(pieces, pieces), vocabularies=(vocabulary, vocabulary))
 
 
-def test_pieces_are_merged_to_words(pieces: SentencePieces) -> None:
+def test_pieces_are_merged_to_words(pieces):
     loaded = subword_model(pieces)
     source, target = "the reddest boat", "foxes seeing boats"
     tokens = [pieces.tokenize(source), pieces.tokenize(target)]
@@ -259,7 +234,7 @@ def test_pieces_are_merged_to_words(pieces: SentencePieces) -> None:
     assert record.log_prob == pytest.approx(float(exact.log_probs.sum()), rel=1e-6)
 
 
-def test_tokenized_text_keeps_its_words_in_a_subword_model(pieces: SentencePieces) -> None:
+def test_tokenized_text_keeps_its_words_in_a_subword_model(pieces):
     # A control character vanishes in sentencepiece's normalisation; as a word of the text it stays one.
     text = "foxes , \x01 seeing"
     (record,) = align([subword_model(pieces)], [(text, text)], AlignConfig(tokenized=True))
@@ -268,7 +243,7 @@ def test_tokenized_text_keeps_its_words_in_a_subword_model(pieces: SentencePiece
     np.testing.assert_allclose(record.weights.sum(axis=1), 1, atol=1e-5)
 
 
-def test_text_without_spaces_has_a_word_for_each_piece_or_those_of_tokenized_text() -> None:
+def test_text_without_spaces_has_a_word_for_each_piece_or_those_of_tokenized_text():
     words = [text.split() for text in ("彼 は 東京 に 住む 。", "東京 は 広い 。", "猫 は 広い 東京 を 見る 。")]
     pieces = learned_pieces(["".join(line) for line in words] * 20, 60, character_coverage=1.0)
     loaded, line = subword_model(pieces), words[2]
@@ -287,7 +262,7 @@ def test_text_without_spaces_has_a_word_for_each_piece_or_those_of_tokenized_tex
     assert not learned_pieces([" ".join(line) for line in words] * 20, 60, character_coverage=1.0).unspaced
 
 
-def test_tokenized_text_is_not_tokenised_again() -> None:
+def test_tokenized_text_is_not_tokenised_again():
     loaded = make_loaded(tokenizers=Tokenizers.moses("en", "fr"))
     (raw,) = align([loaded], [("fox, boats", "l'bateaux")], AlignConfig())
     (given,) = align([loaded], [("fox, boats", "l'bateaux")], AlignConfig(tokenized=True))
@@ -295,7 +270,7 @@ def test_tokenized_text_is_not_tokenised_again() -> None:
     assert (given.source, given.target) == (("fox,", "boats"), ("l'bateaux",))
 
 
-def test_a_shifted_word_has_the_weights_of_the_first_step_that_depends_on_it() -> None:
+def test_a_shifted_word_has_the_weights_of_the_first_step_that_depends_on_it():
     """Changing word t changes the shifted weights of word t, and those of no word before it."""
     model = small_model(seed=3, **TRANSFORMER).requires_grad_(False)
     source, words = [2, 3, 4], [3, 2, 4, 3]

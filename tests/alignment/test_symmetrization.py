@@ -1,22 +1,14 @@
 """Two directions are joined: links compared with the published pseudocode, soft matrices with their definitions."""
 
 import itertools
-from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtalign.alignment.links import AlignmentRecord, Link, hard_links
-from nmtalign.alignment.symmetrization import (
-    HARD_METHODS,
-    combined,
-    join,
-    posterior,
-    soft_links,
-    symmetrize,
-)
+from nmtalign.alignment.links import AlignmentRecord, hard_links
+from nmtalign.alignment.symmetrization import HARD_METHODS, combined, join, posterior, soft_links, symmetrize
 from nmtalign.errors import InputError, UsageError
 
 SIZE = 7
@@ -27,18 +19,18 @@ any_links = st.frozensets(st.tuples(words, words), max_size=14)
 class Pseudocode:
     """The pseudocode of Koehn et al. (2005): e is a target word, f a source word."""
 
-    def __init__(self, forward: frozenset[Link], backward: frozenset[Link], strict: bool = False) -> None:
+    def __init__(self, forward, backward, strict=False):
         self.enough = all if strict else any  # in grow-diag; of the two words, which have no link
         self.forward, self.backward = forward, backward
         self.union, self.alignment = forward | backward, set(forward & backward)
 
-    def aligned_e(self, e: int) -> bool:
+    def aligned_e(self, e):
         return any(j == e for _, j in self.alignment)
 
-    def aligned_f(self, f: int) -> bool:
+    def aligned_f(self, f):
         return any(i == f for i, _ in self.alignment)
 
-    def grow_diag(self) -> None:
+    def grow_diag(self):
         added = True
         while added:
             added = False
@@ -46,7 +38,7 @@ class Pseudocode:
                 if (f, e) in self.alignment:
                     added |= self.grow_from(e, f)
 
-    def grow_from(self, e: int, f: int) -> bool:
+    def grow_from(self, e, f):
         added = False
         for down, right in [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1)]:  # (e, f)
             new_e, new_f = e + down, f + right
@@ -56,13 +48,13 @@ class Pseudocode:
                 added = True
         return added
 
-    def final(self, links: frozenset[Link], enough: Callable[[Iterable[bool]], bool]) -> None:
+    def final(self, links, enough):
         for e, f in itertools.product(range(SIZE), range(SIZE)):
             if enough([not self.aligned_e(e), not self.aligned_f(f)]) and (f, e) in links:
                 self.alignment.add((f, e))
 
 
-def pseudocode(forward: frozenset[Link], backward: frozenset[Link], method: str) -> list[Link]:
+def pseudocode(forward, backward, method):
     code = Pseudocode(forward, backward, method == "grow-diag-strict")
     if method == "union":
         code.alignment = set(code.union)
@@ -75,14 +67,14 @@ def pseudocode(forward: frozenset[Link], backward: frozenset[Link], method: str)
 
 
 @given(any_links, any_links)
-def test_any_links_are_joined_as_in_the_pseudocode(forward: frozenset[Link], backward: frozenset[Link]) -> None:
+def test_any_links_are_joined_as_in_the_pseudocode(forward, backward):
     for method in HARD_METHODS:
         assert symmetrize(forward, backward, method) == pseudocode(forward, backward, method)
 
 
-def test_another_method_is_refused() -> None:
+def test_another_method_is_refused():
     with pytest.raises(UsageError, match="not by 'grow'"):
-        symmetrize([], [], "grow")  # type: ignore[arg-type]
+        symmetrize([], [], "grow")
 
 
 seeds = st.integers(0, 10_000)
@@ -91,7 +83,7 @@ FORWARD = np.array([[0.8, 0.1, 0.0, 0.1], [0.1, 0.5, 0.3, 0.1], [0.0, 0.0, 0.0, 
 BACKWARD = np.array([[0.9, 0.1, 0.1, 0.0], [0.1, 0.2, 0.7, 0.0], [0.0, 0.7, 0.2, 1.0]])
 
 
-def matrices(seed: int) -> tuple[np.ndarray, np.ndarray]:
+def matrices(seed):
     """A forward and a backward matrix with `</s>`, the backward one transposed."""
     generator = np.random.default_rng(seed)
     rows, columns = generator.integers(2, 6, 2)
@@ -99,7 +91,7 @@ def matrices(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return forward.astype(np.float32), generator.dirichlet(np.full(rows, 0.3), columns).T.astype(np.float32)
 
 
-def test_the_mean_needs_half_of_both_directions() -> None:
+def test_the_mean_needs_half_of_both_directions():
     means = (FORWARD + BACKWARD)[:-1, :-1] / 2
     links, scores = soft_links(FORWARD, BACKWARD, "mean")
     assert links == [(int(i), int(j)) for j, i in np.argwhere(means >= 0.5)]
@@ -108,7 +100,7 @@ def test_the_mean_needs_half_of_both_directions() -> None:
 
 
 @given(seeds)
-def test_posteriors_are_fractions_and_are_transposed_with_the_matrices(seed: int) -> None:
+def test_posteriors_are_fractions_and_are_transposed_with_the_matrices(seed):
     forward, backward = matrices(seed)
     found = posterior(forward, backward)
     assert found.shape == (len(forward) - 1, forward.shape[1] - 1)
@@ -119,7 +111,7 @@ def test_posteriors_are_fractions_and_are_transposed_with_the_matrices(seed: int
     assert links == [(i, j) for j, i in zip(*np.nonzero(found >= 0.5), strict=True)]
 
 
-def test_a_posterior_by_hand() -> None:
+def test_a_posterior_by_hand():
     both = np.array([[0.72, 0.01, 0.0], [0.01, 0.1, 0.21]])
     by_target = both / (both.sum(1, keepdims=True) + 0.01 * 0.1**2)
     by_source = both / (both.sum(0) + 0.01 * np.array([0.0, 0.7, 0.2]) ** 2)
@@ -128,26 +120,16 @@ def test_a_posterior_by_hand() -> None:
     assert soft_links(FORWARD, BACKWARD, "agreement")[0] == [(0, 0), (2, 1)]
 
 
-@pytest.mark.parametrize("mean", ["geometric", "arithmetic"])
-@given(seed=seeds)
-def test_rows_of_one_matrix_sum_to_one(mean: str, seed: int) -> None:
-    forward, backward = matrices(seed)
-    found = combined(forward, backward, mean)
-    assert found.shape == forward.shape
-    assert found.min() >= 0
-    sums = found.sum(1)
-    assert np.all((abs(sums - 1) < 1e-5) | (sums == 0))
-
-
-def test_null_is_the_mean_of_both_directions_null() -> None:
+def test_null_is_the_mean_of_both_directions_null():
     row = np.append((FORWARD[1, :3] + BACKWARD[1, :3]) / 2, (0.1 + 0.9 * 0.8 * 0.3) / 2)
     np.testing.assert_allclose(combined(FORWARD, BACKWARD, "arithmetic")[1], row / row.sum(), atol=1e-6)
     row = np.append(np.sqrt(FORWARD[1, :3] * BACKWARD[1, :3]), np.sqrt(0.1 * 0.9 * 0.8 * 0.3))
     np.testing.assert_allclose(combined(FORWARD, BACKWARD, "geometric")[1], row / row.sum(), atol=1e-6)
+    assert not combined(np.zeros((2, 2)), np.zeros((2, 2)), "geometric")[0].any()  # a row without weight
 
 
-def test_one_record_of_two_directions() -> None:
-    def record(source: str, target: str, weights: np.ndarray) -> AlignmentRecord:
+def test_one_record_of_two_directions():
+    def record(source, target, weights):
         log_probs = np.full(len(weights), -1.0)
         links = tuple(hard_links(weights, "argmax"))
         return AlignmentRecord(tuple(source), tuple(target), weights, -3.0, 0, log_probs, links)

@@ -3,9 +3,7 @@
 import argparse
 import importlib
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
 
 from nmtalign.errors import NmtalignError, UsageError
 
@@ -22,11 +20,11 @@ COMMANDS = {
 class _Parser(argparse.ArgumentParser):
     """A parser that reports errors as nmtalign does: one line, exit code 2."""
 
-    def error(self, message: str) -> NoReturn:
+    def error(self, message):
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv):
     """Runs a subcommand; a user's mistake gives one line on stderr and an exit code of nmtalign."""
     try:
         given = vars(_parser().parse_args(list(argv)))
@@ -35,8 +33,7 @@ def main(argv: Sequence[str]) -> int:
             from nmtalign.cli.common import sleep_beside_others
 
             sleep_beside_others()  # before torch is imported, as `nmtalign train` and `translate` do
-        code: int = importlib.import_module(f"bench.{command}").run(given)
-        return code
+        return importlib.import_module(f"bench.{command}").run(given)
     except NmtalignError as error:
         return _complain(str(error), error.exit_code)
     except KeyboardInterrupt:
@@ -47,12 +44,12 @@ def main(argv: Sequence[str]) -> int:
         return _complain(f"{error.filename or 'the system'}: {error.strerror or error}", 5)
 
 
-def _complain(message: str, code: int) -> int:
+def _complain(message, code):
     sys.stderr.write(f"bench: error: {' '.join(message.split())}\n")
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser():
     parser = _Parser(prog="bin/bench", description="Measures nmtalign beside naive code, its products, other toolkits.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     added = {name: commands.add_parser(name, help=text) for name, text in COMMANDS.items()}
@@ -74,32 +71,32 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add(parser: argparse.ArgumentParser, **options: tuple[int | None, str]) -> None:
+def _add(parser, **options):
     """Adds options whose values are numbers above 0."""
     for name, (default, text) in options.items():
         shown = f"{text} [{default}]" if default is not None else text
         parser.add_argument(f"--{name.replace('_', '-')}", type=_positive, default=default, metavar="N", help=shown)
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
+def _add_model(parser):
     parser.add_argument("--size", default="paper", metavar="NAME", help="paper, small, tiny or a preset [paper]")
     _add(parser, vocabulary=(None, "words per side [depends on --size]"))
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the model")
 
 
-def _add_train(parser: argparse.ArgumentParser) -> None:
+def _add_train(parser):
     _add(parser, batch=(None, "sentences [80; with --data the preset's]"), batches=(4, "batches of the corpus"))
     parser.add_argument("--data", type=Path, metavar="DIR", help="batches of this prepared corpus, not random words")
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
 
 
-def _add_translate(parser: argparse.ArgumentParser) -> None:
+def _add_translate(parser):
     parser.add_argument("--beam", type=_numbers, default=[12, 5], metavar="A,B,..", help="[12,5]")
     _add(parser, sentences=(None, "for nmtalign [128; small 256]"), candidates=(1000, "added to the lexicon's"))
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="[cpu]")
 
 
-def _add_quality(parser: argparse.ArgumentParser) -> None:
+def _add_quality(parser):
     parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="prepared corpus with a dev set")
     parser.add_argument("--test", type=Path, nargs=2, required=True, metavar="FILE", help="source and reference")
     parser.add_argument("--words", type=float, default=1e6, metavar="N", help="target words to see, about [1e6]")
@@ -114,14 +111,14 @@ def _add_quality(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peers-only", action="store_true", help="leave nmtalign out")
 
 
-def _add_markup(parser: argparse.ArgumentParser) -> None:
+def _add_markup(parser):
     _add(parser, pairs=(20_000, "training pairs of the sample corpus"), spans=(20, "spans per sentence"))
     gold = "also PREFIX.SRC, PREFIX.TGT and PREFIX.gold, linked with the .gz files of the same name for train"
     parser.add_argument("--gold", nargs=3, action="append", metavar=("PREFIX", "SRC", "TGT"), help=gold)
     parser.add_argument("--folder", type=Path, metavar="DIR", help="for texts and aligners, kept [a temporary folder]")
 
 
-def _add_links(parser: argparse.ArgumentParser) -> None:
+def _add_links(parser):
     parser.add_argument("--data", type=Path, nargs="+", required=True, help="folders: NAME.train.XX.gz, NAME.PART.gold")
     parser.add_argument("--part", default="dev", metavar="PART", help="the gold links: NAME.PART.gold [dev]")
     parser.add_argument("--methods", action="store_true", help="also join the two directions by each method")
@@ -131,30 +128,30 @@ def _add_links(parser: argparse.ArgumentParser) -> None:
     _add(parser, threads=(1, "threads"))
 
 
-def _add_gpu(parser: argparse.ArgumentParser) -> None:
+def _add_gpu(parser):
     parser.add_argument("--size", type=_names, metavar="A,B,..", help="model sizes [paper; on a CPU tiny]")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu = a dry run of the same code")
     parser.add_argument("--batches", type=_numbers, metavar="A,B,..", help="sentences per batch [80,320,640,1280]")
     _add(parser, length=(None, "words per side, with `</s>` [30; on a CPU 3]"))
 
 
-def _positive(text: str) -> int:
+def _positive(text):
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
     return int(text)
 
 
-def _names(text: str) -> list[str]:
+def _names(text):
     return text.split(",")
 
 
-def _numbers(text: str) -> list[int]:
+def _numbers(text):
     return [_positive(part) for part in text.split(",")]
 
 
-def as_settings(pairs: Sequence[str]) -> dict[str, Any]:
+def as_settings(pairs):
     """{"cell": "lstm", "hidden": 512} of the values of `--set`."""
-    given: dict[str, Any] = {}
+    given = {}
     for name, _, text in (pair.partition("=") for pair in pairs):
         words = {"true": True, "false": False}
         given[name] = words[text] if text in words else int(text) if text.isdigit() else text

@@ -3,15 +3,11 @@
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import torch
-from torch import Tensor
 
 from bench.products import Product, products_of
-from bench.workload import Shape
-from nmtalign.settings.training_settings import ModelConfig
 
 CALLS = 4  # timed calls per round of a recurring product; their time stands for that of all its calls
 
@@ -23,7 +19,7 @@ class Floor:
     the others have left them.
     """
 
-    def __init__(self, batches: Iterable[Sequence[Product]], dtype: torch.dtype) -> None:
+    def __init__(self, batches, dtype):
         self._dtype = dtype
         self._turns: dict[tuple[Product, ...], int] = defaultdict(int)  # how often each turn occurs in all batches
         for products in batches:
@@ -32,22 +28,22 @@ class Floor:
         self._seconds: dict[tuple[Product, ...], list[float]] = {turn: [] for turn in self._turns}
 
     @classmethod
-    def of_training(cls, config: ModelConfig, shapes: Sequence[Shape], dtype: torch.dtype) -> "Floor":
+    def of_training(cls, config, shapes, dtype):
         """Returns the floor of loss and gradients for batches of these shapes."""
         return cls([products_of(config, shape) for shape in shapes], dtype)
 
-    def measure(self) -> None:
+    def measure(self):
         """Runs one round: a few calls of each product, into an output that is allocated beforehand."""
         for turn in self._turns:
             self._seconds[turn].append(_time(turn, self._dtype))
 
     @property
-    def seconds(self) -> float:
+    def seconds(self):
         """Returns the sum of the median times of all turns."""
         return sum(statistics.median(self._seconds[turn]) * count for turn, count in self._turns.items())
 
 
-def _turns(products: Sequence[Product]) -> Iterator[tuple[Product, ...]]:
+def _turns(products):
     """Groups the products of each turn; every other product is a group by itself."""
     together: dict[str, list[Product]] = defaultdict(list)
     for product in products:
@@ -59,7 +55,7 @@ def _turns(products: Sequence[Product]) -> Iterator[tuple[Product, ...]]:
         yield tuple(turn)
 
 
-def _time(turn: Sequence[Product], dtype: torch.dtype) -> float:
+def _time(turn, dtype):
     """Returns the seconds of all calls of its products, from a few timed calls of each after one warm-up call."""
     calls = [_call(product, dtype) for product in turn]
     spent = [0.0] * len(turn)
@@ -72,7 +68,7 @@ def _time(turn: Sequence[Product], dtype: torch.dtype) -> float:
     return sum(seconds / rounds * product.count for seconds, product in zip(spent, turn, strict=True))
 
 
-def _call(product: Product, dtype: torch.dtype) -> Callable[[], object]:
+def _call(product, dtype):
     """Returns a function that computes the product on random numbers; int8 is for weights, everything else float32."""
     of_weight = product.batch == 1 and product.n > 1
     if dtype == torch.int8 and not of_weight:
@@ -89,7 +85,7 @@ def _call(product: Product, dtype: torch.dtype) -> Callable[[], object]:
     return partial(torch.mm, left[0], right[0], out=out[0])
 
 
-def _matrix(batch: int, rows: int, columns: int, transposed: bool, dtype: torch.dtype) -> Tensor:
+def _matrix(batch, rows, columns, transposed, dtype):
     """Returns random numbers (batch, rows, columns), stored by columns if transposed."""
     if transposed:
         return _matrix(batch, columns, rows, False, dtype).mT

@@ -7,18 +7,15 @@ import itertools
 import os
 import statistics
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from bench.machine import describe_machine, in_words
 from bench.products import flops_of
 from bench.report import Table, figure, percent, say, show, write_json
-from bench.timing import Task, spread, take_turns
+from bench.timing import spread, take_turns
 from bench.workload import Size, random_workload
 from nmtalign.core.model import TranslationModel
 from nmtalign.core.numerics import Fusion
@@ -39,7 +36,7 @@ class NoGraphError(NmtalignError):
     """A graph cannot be recorded."""
 
 
-def run(given: dict[str, Any]) -> int:
+def run(given):
     """Runs the subcommand with its options by name."""
     device = torch.device(given["device"])
     dry = device.type == "cpu"
@@ -49,7 +46,7 @@ def run(given: dict[str, Any]) -> int:
     names = given["size"] or ["tiny" if dry else "paper"]
     sizes = [Size.of(name, 50 if dry else 0, **(DRY if dry else {})) for name in names]
     batches, length = given["batches"] or ([2] if dry else [80, 320, 640, 1280]), given["length"] or (3 if dry else 30)
-    results: dict[str, Any] = {"benchmark": "gpu", "dry_run": dry, "machine": describe_machine(device.type)}
+    results = {"benchmark": "gpu", "dry_run": dry, "machine": describe_machine(device.type)}
     results |= {"length": length, "speeds": [], "kernels": {}}
     say(in_words(results["machine"]))
     ways = ["eager"] if dry else list(WAYS)
@@ -69,13 +66,13 @@ def run(given: dict[str, Any]) -> int:
     return 0
 
 
-def speed(way: str, size: Size, device: torch.device, sentences: int, length: int, peak: float) -> dict[str, Any]:
+def speed(way, size, device, sentences, length, peak):
     """The speed of complete updates in bf16; `peak` is the rate of a large product."""
     cuda = device.type == "cuda"
     if cuda:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
-    row: dict[str, Any] = {"size": size.name, "way": way, "sentences": sentences}
+    row = {"size": size.name, "way": way, "sentences": sentences}
     Fusion.wanted = way == "graphs"
     updates, began = _updates(way, size, device, sentences, length), time.perf_counter()
     try:
@@ -95,7 +92,7 @@ def speed(way: str, size: Size, device: torch.device, sentences: int, length: in
     }
 
 
-def kernels(size: Size, device: torch.device, sentences: int, length: int) -> list[dict[str, Any]]:
+def kernels(size, device, sentences, length):
     """The kernels of an eager update, those with the most time first: name, launches and milliseconds."""
     from torch.profiler import ProfilerActivity, profile
 
@@ -117,7 +114,7 @@ def kernels(size: Size, device: torch.device, sentences: int, length: int) -> li
     return sorted((one for one in found if one["ms"]), key=lambda one: -float(one["ms"]))
 
 
-def _updates(way: str, size: Size, device: torch.device, sentences: int, length: int) -> Task:
+def _updates(way, size, device, sentences, length):
     """A task that makes `UPDATES` complete updates with bf16 products."""
     batches = [random_workload(size, sentences, length, seed).batches[0] for seed in range(4)]
     batches = [batch.pinned() if device.type == "cuda" else batch for batch in batches]
@@ -125,7 +122,7 @@ def _updates(way: str, size: Size, device: torch.device, sentences: int, length:
     compute = _make_loss(way, model, torch.bfloat16)
     optimizer = make_optimizer(model.parameters(), size.training)
 
-    def updates() -> None:
+    def updates():
         for batch in itertools.islice(itertools.cycle(batches), UPDATES):
             compute(batch, 1 / sentences)
             float(descend(optimizer, size.training.learning_rate, size.training.clip_norm))
@@ -133,14 +130,14 @@ def _updates(way: str, size: Size, device: torch.device, sentences: int, length:
     return updates
 
 
-def matrix_rate(device: torch.device) -> float:
+def matrix_rate(device):
     """The operations per second of a large product in bf16."""
     edge = 8192 if device.type == "cuda" else 256
     left, right = (torch.randn(edge, edge, device=device).bfloat16() for _ in range(2))
     return 2 * edge**3 / statistics.median(_seconds(lambda: torch.mm(left, right), device))
 
 
-def tables(results: dict[str, Any]) -> list[Table]:
+def tables(results):
     """Returns the tables of the results."""
     title = f"Training in bf16, complete updates, {results['length']} words per side"
     table = Table(title, ["size", "", "batch", "words/s", "of matrix rate", "ms", "first s", "peak MB"])
@@ -155,7 +152,7 @@ def tables(results: dict[str, Any]) -> list[Table]:
     return [table, *(_kernel_table(name, found) for name, found in results["kernels"].items())]
 
 
-def _kernel_table(name: str, found: list[dict[str, Any]]) -> Table:
+def _kernel_table(name, found):
     launches, ms = (sum(one[key] for one in found) for key in ("launches", "ms"))
     table = Table(f"An eager update of `{name}`", ["kernel", "launches", "ms"])
     table.rows += [[one["name"][:100], figure(one["launches"]), figure(one["ms"], 3)] for one in found[:KERNELS]]
@@ -163,21 +160,21 @@ def _kernel_table(name: str, found: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _make_loss(way: str, model: TranslationModel, dtype: torch.dtype | None) -> Callable[..., Tensor]:
+def _make_loss(way, model, dtype):
     """Returns a function that computes loss and gradients of a batch; NoGraphError if recording fails."""
     loss = partial(batch_loss, model, TrainingConfig(), dtype)
     eager = partial(add_gradient, loss, next(model.parameters()).device)
     return eager if way == "eager" else GraphedLoss(model, loss, eager, _refuse)
 
 
-def _refuse(reason: str) -> None:
+def _refuse(reason):
     raise NoGraphError(reason)
 
 
-def _seconds(task: Task, device: torch.device) -> list[float]:
+def _seconds(task, device):
     """The times of some rounds, after a warm-up round."""
 
-    def complete() -> None:
+    def complete():
         task()
         if device.type == "cuda":
             torch.cuda.synchronize(device)

@@ -9,10 +9,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bench.machine import describe_machine, environment, in_words
 from bench.peers import PeerError, softly
@@ -40,14 +38,14 @@ class GoldText:
     pairs: int  # with gold links
     training: int  # the others
 
-    def rate(self, links: Path) -> dict[str, float | None]:
+    def rate(self, links):
         """Returns the AER, the precision and the recall in percent of links of which the last have gold links."""
         systems = compare_links([("", self.last(links))], self.gold, AerConfig(links_base=0, gold_base=0)).systems
         figures = systems[0].figures
         rates = {"aer": figures.aer, "precision": figures.precision, "recall": figures.recall}
         return {name: value and 100 * value for name, value in rates.items()}
 
-    def last(self, text: Path) -> Path:
+    def last(self, text):
         """Returns a file with the lines of the pairs with gold links, the last ones of the text."""
         own = text.with_name(f"{text.name}.own")
         lines = text.read_text(encoding="utf-8").splitlines()[-self.pairs :]
@@ -55,11 +53,11 @@ class GoldText:
         return own
 
 
-def run(given: dict[str, Any]) -> int:
+def run(given):
     """Runs the subcommand with its options by name."""
     machine = describe_machine()
     say(in_words(machine))
-    results: dict[str, Any] = {"benchmark": "links", "machine": machine, "corpora": {}}
+    results = {"benchmark": "links", "machine": machine, "corpora": {}}
     with tempfile.TemporaryDirectory(prefix="nmtalign-bench-", dir=given["folder"]) as temporary:
         for folder in given["data"]:
             for corpus in gold_texts(folder, given["part"], Path(temporary)):
@@ -70,7 +68,7 @@ def run(given: dict[str, Any]) -> int:
     return 0
 
 
-def gold_texts(folder: Path, part: str, output: Path) -> Iterator[GoldText]:
+def gold_texts(folder, part, output):
     """Yields the corpora of a folder, written as text; raises UsageError if there is none."""
     golds = sorted([*folder.glob(f"*.{part}.gold"), *folder.glob(f"{part}.gold")])
     if not golds:
@@ -93,7 +91,7 @@ def gold_texts(folder: Path, part: str, output: Path) -> Iterator[GoldText]:
         yield GoldText(name, (texts[0], texts[1]), gold, pairs, training)
 
 
-def measure(corpus: GoldText, given: dict[str, Any], folder: Path) -> dict[str, dict[str, Any]]:
+def measure(corpus, given, folder):
     """Returns the figures of all aligners and methods by name."""
     found = {"nmtalign link": _ours(corpus, folder, given["threads"])}
     if given["methods"]:
@@ -104,7 +102,7 @@ def measure(corpus: GoldText, given: dict[str, Any], folder: Path) -> dict[str, 
     return found
 
 
-def _timed(command: Sequence[str], output: Path) -> dict[str, float]:
+def _timed(command, output):
     """Runs a command with its output in a file; returns processor seconds and peak MB; raises PeerError if it fails."""
     say(" ".join(Path(part).name if os.sep in part else part for part in command))
     with output.open("wb") as stream, tempfile.TemporaryFile() as errors:
@@ -118,14 +116,14 @@ def _timed(command: Sequence[str], output: Path) -> dict[str, float]:
     return {"seconds": usage.ru_utime + usage.ru_stime, "peak_mb": usage.ru_maxrss / 1024}
 
 
-def _ours(corpus: GoldText, folder: Path, threads: int) -> dict[str, Any]:
+def _ours(corpus, folder, threads):
     links = folder / f"{corpus.name}.links"
     command = [sys.executable, "-m", "nmtalign", "link", *map(str, corpus.texts), "-o", str(folder / corpus.name)]
     spent = _timed([*command, "--tokenized", "-q", "--set", f"threads={threads}"], links)
     return {**corpus.rate(links), **spent}
 
 
-def _methods(corpus: GoldText, folder: Path) -> dict[str, dict[str, Any]]:
+def _methods(corpus, folder):
     """Aligns the pairs with gold links by the aligner of `_ours`, with each method that joins two directions."""
     found, own = {}, list(map(corpus.last, corpus.texts))
     for method in (*HARD_METHODS, *SOFT):
@@ -136,7 +134,7 @@ def _methods(corpus: GoldText, folder: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _peer(name: str, corpus: GoldText, environments: Path | None, folder: Path) -> dict[str, Any]:
+def _peer(name, corpus, environments, folder):
     """Runs another aligner; returns the best method that joins its two directions."""
     if name not in PEERS:
         raise UsageError(f"--peers: unknown aligner {name!r}; choose from {', '.join(PEERS)}")
@@ -156,7 +154,7 @@ def _peer(name: str, corpus: GoldText, environments: Path | None, folder: Path) 
     return {best: rows[best]}
 
 
-def _table(corpus: GoldText, found: dict[str, dict[str, Any]]) -> Table:
+def _table(corpus, found):
     names = ("aer", "precision", "recall")
     rows = [
         [name, *(figure(row.get(key), 1) for key in names), *(figure(row.get(key)) for key in ("seconds", "peak_mb"))]

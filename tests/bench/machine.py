@@ -7,19 +7,18 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BENCH = Path(__file__).resolve().parent
 
 
-def environment() -> dict[str, str]:
+def environment():
     """The environment of programs started from here: they import nmtalign from this checkout, installed or not."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def describe_machine(device: str = "cpu") -> dict[str, Any]:
+def describe_machine(device="cpu"):
     """Returns processor or GPU, threads, versions, revision and date: all that is needed to reproduce a figure."""
     import torch
 
@@ -46,7 +45,7 @@ def describe_machine(device: str = "cpu") -> dict[str, Any]:
     return described
 
 
-def in_words(machine: dict[str, Any]) -> str:
+def in_words(machine):
     """Describes the machine in one line."""
     fast = "fast bf16" if machine["bf16_fast"] else "no fast bf16"
     return (
@@ -56,17 +55,17 @@ def in_words(machine: dict[str, Any]) -> str:
     )
 
 
-def processor() -> str:
+def processor():
     """The processor's name."""
     from nmtalign.processor import cpu_facts
 
     return cpu_facts().get("model name") or platform.processor() or platform.machine()
 
 
-def revision() -> str:
+def revision():
     """The revision of this checkout, `+` where files differ from it, or "unknown"."""
 
-    def git(*arguments: str) -> str:
+    def git(*arguments):
         done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True)
         return done.stdout.strip() if done.returncode == 0 else ""
 
@@ -77,7 +76,7 @@ def revision() -> str:
         return "unknown"
 
 
-def own_peak_mb() -> float:
+def own_peak_mb():
     """Returns the peak memory of this process since its program started (VmHWM), in MB of 2^20 bytes.
 
     The other figure of the system, ru_maxrss, survives an exec: the child of a large process would begin with the peak

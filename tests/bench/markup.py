@@ -5,19 +5,18 @@ whose words with sure links are contiguous; words with only possible links may b
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from bench.machine import describe_machine, in_words
 from bench.report import Table, say, show, write_json
 from nmtalign import api
 from nmtalign.alignment.aligning import align, load_models
 from nmtalign.alignment.link_files import read_links
-from nmtalign.alignment.links import AlignmentRecord, Link
+from nmtalign.alignment.links import Link
 from nmtalign.alignment.placement import TagSpan, place
 from nmtalign.sample.grammar import generate
 from nmtalign.settings.command_settings import AlignConfig
@@ -25,7 +24,6 @@ from nmtalign.text.lines import read_lines
 
 LONGEST_SPAN = 5
 TEST_PAIRS = 500  # of the sample corpus
-Range = tuple[int, int]
 
 
 @dataclass
@@ -38,14 +36,14 @@ class GoldSet:
     gold: Sequence[tuple[frozenset[Link], frozenset[Link]]]
 
 
-def sample_set(pairs: int) -> GoldSet:
+def sample_set(pairs):
     """Returns pairs of the sample corpus."""
     train, test = (list(islice(generate(1, name), count)) for name, count in (("train", pairs), ("test", TEST_PAIRS)))
     texts = [[(" ".join(one.source_tokens), " ".join(one.target_tokens)) for one in part] for part in (train, test)]
     return GoldSet("sample", texts[0], texts[1], [(frozenset(one.links), frozenset(one.links)) for one in test])
 
 
-def read_set(prefix: str, source: str, target: str) -> GoldSet:
+def read_set(prefix, source, target):
     """Returns the pairs of PREFIX.SOURCE, PREFIX.TARGET, PREFIX.gold, and those of the .gz files of `train`."""
     folder, name = Path(prefix).parent, Path(prefix).name
     train = ".".join([*name.split(".")[:-1], "train"])
@@ -58,7 +56,7 @@ def read_set(prefix: str, source: str, target: str) -> GoldSet:
     return GoldSet(label, list(zip(*known, strict=True)), list(zip(*texts, strict=True)), gold)
 
 
-def records(one: GoldSet, folder: Path) -> Iterator[AlignmentRecord]:
+def records(one, folder):
     """Yields the alignments of the pairs by an aligner that has learned from all texts."""
     texts, aligner = [folder / f"{one.name}.{side}" for side in ("source", "target")], folder / one.name
     for side, path in enumerate(texts):
@@ -68,14 +66,14 @@ def records(one: GoldSet, folder: Path) -> Iterator[AlignmentRecord]:
     return align(load_models([aligner], config), one.pairs, config)
 
 
-def proportional(record: AlignmentRecord, first: int, stop: int) -> Range:
+def proportional(record, first, stop):
     """Returns the words at the same place of the sentence."""
     ratio = len(record.target) / len(record.source)
     start = min(round(first * ratio), len(record.target) - 1)
     return start, max(start + 1, round(stop * ratio))
 
 
-def nearest(record: AlignmentRecord, first: int, stop: int) -> Range:
+def nearest(record, first, stop):
     """Returns the words from the first to the last with a link into the span, or the word linked nearest to it."""
     inside = [j for i, j in record.hard_links if first <= i < stop]
     if not inside:
@@ -84,7 +82,7 @@ def nearest(record: AlignmentRecord, first: int, stop: int) -> Range:
     return min(inside), max(inside) + 1
 
 
-def placed(record: AlignmentRecord, first: int, stop: int) -> Range:
+def placed(record, first, stop):
     """Returns the words that nmtalign encloses."""
     return place([TagSpan(first, stop)], record.weights[:-1, :-1])[0]
 
@@ -92,7 +90,7 @@ def placed(record: AlignmentRecord, first: int, stop: int) -> Range:
 METHODS = {"proportional": proportional, "nearest link": nearest, "nmtalign": placed}
 
 
-def count(one: GoldSet, folder: Path, repeats: int) -> dict[str, int]:
+def count(one, folder, repeats):
     """Returns the number of spans, and the number that each method places exactly."""
     counts, random = dict.fromkeys(("spans", *METHODS), 0), Random(1)
     for record, (sure, possible) in zip(records(one, folder), one.gold, strict=True):
@@ -111,7 +109,7 @@ def count(one: GoldSet, folder: Path, repeats: int) -> dict[str, int]:
     return counts
 
 
-def run(given: Mapping[str, Any]) -> int:
+def run(given):
     """Measures and prints a table."""
     machine = describe_machine()
     sets = [sample_set(given["pairs"]), *(read_set(*one) for one in given["gold"] or ())]

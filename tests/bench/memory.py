@@ -3,14 +3,13 @@
 import json
 import subprocess
 import sys
-from typing import Any
 
 from bench.machine import BENCH, own_peak_mb
 from bench.report import complaint_in
 from nmtalign.errors import NmtalignError
 
 
-def peak_memory(variant: str, given: dict[str, Any]) -> dict[str, float]:
+def peak_memory(variant, given):
     """Returns the peaks in MB of a new process that runs the variant twice; `given` are the options of the workload."""
     task = json.dumps({**given, "variant": variant})
     done = subprocess.run([sys.executable, str(BENCH), "memory", task], capture_output=True, text=True)
@@ -21,9 +20,8 @@ def peak_memory(variant: str, given: dict[str, Any]) -> dict[str, float]:
     return peaks
 
 
-def run(given: dict[str, Any]) -> int:
+def run(given):
     """Runs in that process: prints the peaks after the imports, after loss and gradients, and after an update."""
-
     import torch
 
     from bench.train import workload_of

@@ -6,14 +6,11 @@ keys (`U_a annotations`) are computed once per sentence, or, with `recompute_key
 It uses the weights of a TranslationModel by name. It is a second implementation, independent of nmtalign's own.
 """
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-
-from nmtalign.settings.training_settings import ModelConfig
 
 IGNORED = -100  # the target value that F.cross_entropy leaves out
 
@@ -27,7 +24,7 @@ class Memory:
     keys: Tensor | None  # (N, Tx, n'); None without attention, and if they are computed at every step
     summary: Tensor  # the input of the first decoder state; without attention also the fixed context
 
-    def select(self, rows: Tensor) -> "Memory":
+    def select(self, rows):
         """Copies of the rows (indices), in their order."""
         keys = None if self.keys is None else self.keys[rows]
         return Memory(self.annotations[rows], self.mask[rows], keys, self.summary[rows])
@@ -40,7 +37,7 @@ class State:
     hidden: Tensor
     context: Tensor | None
 
-    def select(self, rows: Tensor) -> "State":
+    def select(self, rows):
         """Copies of the rows (indices), in their order."""
         return State(self.hidden[rows], None if self.context is None else self.context[rows])
 
@@ -48,15 +45,13 @@ class State:
 class NaiveLoop:
     """Computes the loss of a batch; `weights` are the parameters of a model by name, and gradients flow into them."""
 
-    def __init__(self, config: ModelConfig, weights: Mapping[str, Tensor], recompute_keys: bool = False) -> None:
+    def __init__(self, config, weights, recompute_keys=False):
         self.config = config
         self.weights = weights
         self.recompute_keys = recompute_keys
         self._attends = config.attention == "additive"
 
-    def loss(
-        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, label_smoothing: float = 0.0
-    ) -> Tensor:
+    def loss(self, source, source_mask, target, target_mask, label_smoothing=0.0):
         """Returns the sum of the negative log-likelihoods of the target words (B, Ty), without padding (mask False)."""
         memory = self.remember(source, source_mask)
         state, previous, steps = self.start(memory), None, []
@@ -68,18 +63,18 @@ class NaiveLoop:
         wanted = target.masked_fill(~target_mask, IGNORED).flatten()
         return F.cross_entropy(logits, wanted, ignore_index=IGNORED, reduction="sum", label_smoothing=label_smoothing)
 
-    def remember(self, source: Tensor, mask: Tensor) -> Memory:
+    def remember(self, source, mask):
         """Encodes the source (N, Tx)."""
         annotations, summary = self._encode(source, mask)
         keys = self._keys(annotations) if self._attends and not self.recompute_keys else None
         return Memory(annotations, mask, keys, summary)
 
-    def start(self, memory: Memory) -> State:
+    def start(self, memory):
         """Returns the state before the first step."""
         hidden = F.linear(memory.summary, self["decoder.initial_weight"], self["decoder.initial_bias"])
         return State(torch.tanh(hidden), None)
 
-    def step(self, memory: Memory, state: State, previous: Tensor | None) -> tuple[State, Tensor]:
+    def step(self, memory, state, previous):
         """Returns the next state and the logits (N, K) of its word; previous words (N,) are None at the first step."""
         hidden, context = state.hidden, state.context
         if previous is None:
@@ -95,13 +90,13 @@ class NaiveLoop:
             context = self._context(hidden, memory)
         return State(hidden, context), self._logits(hidden, word, context)
 
-    def __getitem__(self, name: str) -> Tensor:
+    def __getitem__(self, name):
         return self.weights[name]
 
-    def _embed(self, name: str, words: Tensor) -> Tensor:
+    def _embed(self, name, words):
         return F.embedding(words, self[f"{name}.weight"]) + self[f"{name}.bias"]
 
-    def _encode(self, source: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def _encode(self, source, mask):
         """Returns the annotations (B, Tx, 2n) and the input of the first decoder state."""
         length = source.shape[1]
         forward = self._read(source, mask, 0, range(length))
@@ -111,7 +106,7 @@ class NaiveLoop:
         annotations = torch.cat([torch.stack(forward, 1), torch.stack(backward, 1)], -1)
         return annotations, backward[0] if self._attends else torch.cat([forward[-1], backward[0]], -1)
 
-    def _read(self, source: Tensor, mask: Tensor, direction: int, order: Iterable[int]) -> list[Tensor]:
+    def _read(self, source, mask, direction, order):
         """Returns the states of one direction, in reading order; padding leaves a state unchanged."""
         state = self["encoder.cell.bias"].new_zeros(len(source), self.config.hidden)
         states = []
@@ -122,13 +117,11 @@ class NaiveLoop:
             states.append(state)
         return states
 
-    def _inputs(self, name: str, x: Tensor, direction: int | None = None) -> Tensor:
+    def _inputs(self, name, x, direction=None):
         """Returns the products (..., 3n) of a cell's input (..., m); encoder weights have one entry per direction."""
         return F.linear(x, self[f"{name}.input_weight"][slice(None) if direction is None else direction])
 
-    def _cell(
-        self, name: str, inputs: Tensor, state: Tensor, context: Tensor | None, direction: int | None = None
-    ) -> Tensor:
+    def _cell(self, name, inputs, state, context, direction=None):
         """Returns the next state (B, n) of the gated unit, given the input products (B, 3n)."""
         pick = slice(None) if direction is None else direction
         U, bias = (self[f"{name}.{part}"][pick] for part in ("recurrent_weight", "bias"))
@@ -145,10 +138,10 @@ class NaiveLoop:
         candidate = torch.tanh(inputs[:, 2 * n :] + r * recurrent[:, 2 * n :])
         return (1 - z) * candidate + z * state
 
-    def _keys(self, annotations: Tensor) -> Tensor:
+    def _keys(self, annotations):
         return F.linear(annotations, self["decoder.attention.key_weight"])
 
-    def _context(self, state: Tensor, memory: Memory) -> Tensor:
+    def _context(self, state, memory):
         """Returns sum_j weights[j] * annotations[j], or, without attention, the fixed context."""
         if not self._attends:
             return memory.summary
@@ -159,7 +152,7 @@ class NaiveLoop:
         weights = energies.masked_fill(~memory.mask, -torch.inf).softmax(-1)
         return torch.bmm(weights[:, None].to(memory.annotations.dtype), memory.annotations).squeeze(1)
 
-    def _logits(self, state: Tensor, word: Tensor, context: Tensor) -> Tensor:
+    def _logits(self, state, word, context):
         """Returns the logits (B, K) of one step: the maxout layer, then the product with the output weights."""
         total = F.linear(state, self["readout.state_weight"], self["readout.bias"])
         total = total + F.linear(word, self["readout.word_weight"]) + F.linear(context, self["readout.context_weight"])

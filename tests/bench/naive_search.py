@@ -9,14 +9,13 @@ greatest length must end, and the best hypothesis is the one with the highest sc
 all copies are computed at each step, as in the released code.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from bench.naive import NaiveLoop
-from nmtalign.core.model import TranslationModel, make_source
+from nmtalign.core.model import make_source
 from nmtalign.text.tokenizer import EOS_ID, UNK_ID
 
 
@@ -40,19 +39,12 @@ class _Beams:
 class NaiveSearch(NaiveLoop):
     """Beam search with `<unk>` banned and a length penalty of 1; ratios refer to the source length including `</s>`."""
 
-    def __init__(
-        self,
-        model: TranslationModel,
-        beam: int,
-        min_ratio: float = 0.0,
-        max_ratio: float = 3.0,
-        recompute_keys: bool = False,
-    ) -> None:
+    def __init__(self, model, beam, min_ratio=0.0, max_ratio=3.0, recompute_keys=False):
         super().__init__(model.config, dict(model.named_parameters()), recompute_keys)
         self.beam = beam
         self.min_ratio, self.max_ratio = min_ratio, max_ratio
 
-    def translate(self, sentences: Sequence[Sequence[int]], batch: int = 1) -> list[NaiveHypothesis]:
+    def translate(self, sentences, batch=1):
         """The best translation of each sentence (ids without `</s>`), in batches of `batch` in the given order."""
         device = self["encoder.cell.bias"].device
         found = []
@@ -62,7 +54,7 @@ class NaiveSearch(NaiveLoop):
                 found += self._search(source.to(device), mask.to(device))
         return found
 
-    def _search(self, source: Tensor, mask: Tensor) -> list[NaiveHypothesis]:
+    def _search(self, source, mask):
         lengths = mask.sum(1).tolist()
         limits = [max(1, int(self.max_ratio * length)) for length in lengths]
         ended: list[list[NaiveHypothesis]] = [[] for _ in lengths]
@@ -85,7 +77,7 @@ class NaiveSearch(NaiveLoop):
             memory = own.select(parents // rows)
         return [max(hypotheses, key=lambda hypothesis: hypothesis.score) for hypotheses in ended]
 
-    def _restrict(self, log_probs: Tensor, step: int, lengths: list[int], limits: list[int]) -> None:
+    def _restrict(self, log_probs, step, lengths, limits):
         """Bans `<unk>`, `</s>` below the minimum length, and all words except `</s>` at the limit."""
         log_probs[:, :, UNK_ID] = -torch.inf
         for number, (length, limit) in enumerate(zip(lengths, limits, strict=True)):
@@ -94,7 +86,7 @@ class NaiveSearch(NaiveLoop):
             elif step <= int(self.min_ratio * length):
                 log_probs[number, :, EOS_ID] = -torch.inf
 
-    def _advance(self, beams: _Beams, log_probs: Tensor, ended: list[list[NaiveHypothesis]], step: int) -> Tensor:
+    def _advance(self, beams, log_probs, ended, step):
         """Selects the best continuations of each beam; returns the row of this step that each next row continues."""
         (count, rows), size = beams.totals.shape, log_probs.shape[1]
         totals = (beams.totals.view(-1, 1) + log_probs).view(count, -1)
@@ -114,7 +106,7 @@ class NaiveSearch(NaiveLoop):
                 beams.widths[number] -= 1
         return _go_on(beams, going, best, parents, words)
 
-    def _read(self, source: Tensor, mask: Tensor, direction: int, order: Iterable[int]) -> list[Tensor]:
+    def _read(self, source, mask, direction, order):
         """Like the loop's method, with one product for the inputs of all words."""
         inputs = self._inputs("encoder.cell", self._embed("source_embedding", source), direction)
         state = inputs.new_zeros(len(source), self.config.hidden)
@@ -126,7 +118,7 @@ class NaiveSearch(NaiveLoop):
         return states
 
 
-def _go_on(beams: _Beams, going: list[list[int]], best: Tensor, parents: Tensor, words: Tensor) -> Tensor:
+def _go_on(beams, going, best, parents, words):
     """Keeps the open columns of each sentence in the beams; returns the rows that they continue."""
     width = max(map(len, going))
     columns = torch.tensor([own + [0] * (width - len(own)) for own in going], dtype=torch.int64, device=words.device)

@@ -3,13 +3,11 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from bench.recipes import Recipe, recipes
+from bench.recipes import recipes
 from bench.report import say
 from nmtalign.errors import NmtalignError, UsageError
 
@@ -20,7 +18,7 @@ class PeerError(NmtalignError):
     """A toolkit cannot be installed or run; the others continue without it."""
 
 
-def chosen(text: str) -> list[Recipe]:
+def chosen(text):
     """Parses a list such as "joeynmt,marian", or "all"; raises UsageError for an unknown toolkit."""
     known = recipes(torch.__version__)
     names = list(known) if text == "all" else [name.strip() for name in text.split(",")]
@@ -30,7 +28,7 @@ def chosen(text: str) -> list[Recipe]:
     return [known[name] for name in names]
 
 
-def softly(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def softly(run):
     """Returns the result of `run`, or {"failed": why}."""
     try:
         return run()
@@ -39,7 +37,7 @@ def softly(run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return {"failed": str(error)}
 
 
-def limits(name: str, threads: int) -> dict[str, str]:
+def limits(name, threads):
     """Returns the environment variables of a toolkit, which are added to the others."""
     # Marian's threads are workers; further threads of its matrix library would multiply their number.
     inside = "1" if name == "marian" else str(threads)
@@ -47,7 +45,7 @@ def limits(name: str, threads: int) -> dict[str, str]:
     return {"OMP_NUM_THREADS": inside, "MKL_NUM_THREADS": inside, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
 
 
-def install(recipe: Recipe, folder: Path) -> None:
+def install(recipe, folder):
     """Makes the toolkit's environment, once; the remains of an interrupted attempt are replaced."""
     if (folder / INSTALLED).exists():
         return

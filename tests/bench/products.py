@@ -5,11 +5,7 @@ gradient of a weight is one product over all steps. Everything else (gates, soft
 The time of these products only is the floor of any implementation. A product has 2 m k n floating-point operations.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-
-from bench.workload import Shape
-from nmtalign.settings.training_settings import ModelConfig
 
 DECODER = "decoder recurrence"
 
@@ -32,26 +28,24 @@ class Product:
     turn: str = ""
 
     @property
-    def flops(self) -> int:
+    def flops(self):
         """Floating-point operations of all `count` products; multiplications and additions are counted separately."""
         return 2 * self.m * self.k * self.n * self.count * self.batch
 
 
-def products_of(config: ModelConfig, shape: Shape) -> list[Product]:
+def products_of(config, shape):
     """Returns all products of a forward and backward pass over a batch."""
     if config.architecture == "transformer":
         return [*_transformer(config, shape)]
     return [*_encoder(config, shape), *_decoder(config, shape), *_attention(config, shape), *_readout(config, shape)]
 
 
-def flops_of(config: ModelConfig, shape: Shape) -> int:
+def flops_of(config, shape):
     """Returns the floating-point operations of those products."""
     return sum(product.flops for product in products_of(config, shape))
 
 
-def _layer(
-    name: str, rows: int, inner: int, outer: int, steps: int = 1, copies: int = 1, net: str = ""
-) -> Iterator[Product]:
+def _layer(name, rows, inner, outer, steps=1, copies=1, net=""):
     """Yields the products of `copies` weights (outer, inner) at `steps` steps of `rows` rows: forward, both gradients.
 
     `net` names the recurrence that contains the weight.
@@ -62,12 +56,12 @@ def _layer(
     yield Product(f"{name}: weight gradient", outer, rows * steps, inner, copies, left_transposed=True)
 
 
-def _blocks(config: ModelConfig) -> int:
+def _blocks(config):
     """Returns the number of blocks of n columns in the inputs of a cell."""
     return {"lstm": 4, "minimal": 2}.get(config.cell, 3)
 
 
-def _recurrent(config: ModelConfig, name: str, rows: int, steps: int, copies: int = 1) -> Iterator[Product]:
+def _recurrent(config, name, rows, steps, copies=1):
     """Yields the recurrent products of a cell; the candidate state of the paper's cell needs its reset gate first."""
     n = config.hidden
     if config.cell == "paper":
@@ -77,12 +71,12 @@ def _recurrent(config: ModelConfig, name: str, rows: int, steps: int, copies: in
         yield from _layer(name, rows, n, _blocks(config) * n, steps, copies, name)
 
 
-def annotation_size(config: ModelConfig) -> int:
+def annotation_size(config):
     """Returns the size of an annotation: 2n, or n with one direction; n if layers are above the first."""
     return (2 if config.bidirectional and config.layers == 1 else 1) * config.hidden
 
 
-def _encoder(config: ModelConfig, shape: Shape) -> Iterator[Product]:
+def _encoder(config, shape):
     directions, n, width = 2 if config.bidirectional else 1, config.hidden, _blocks(config) * config.hidden
     positions = shape.sentences * shape.source
     yield from _layer("encoder inputs", positions, config.embedding, directions * width)
@@ -93,7 +87,7 @@ def _encoder(config: ModelConfig, shape: Shape) -> Iterator[Product]:
         yield from _recurrent(config, f"encoder recurrence {number + 1}", shape.sentences, shape.source)
 
 
-def _decoder(config: ModelConfig, shape: Shape) -> Iterator[Product]:
+def _decoder(config, shape):
     attends, n, width = config.attention != "none", config.hidden, _blocks(config) * config.hidden
     size = annotation_size(config)
     # look-generate-update: no word is generated after the last update, so it is not computed.
@@ -127,7 +121,7 @@ def _decoder(config: ModelConfig, shape: Shape) -> Iterator[Product]:
             yield from _layer("attentional vectors", shape.words, *joined)
 
 
-def _attention(config: ModelConfig, shape: Shape) -> Iterator[Product]:
+def _attention(config, shape):
     """Yields the products of query, keys, energies and contexts, and of the gradient of each.
 
     The gradient of the query is the sum, over the source words, of the gradient of the energies times the derivative of
@@ -156,7 +150,7 @@ def _attention(config: ModelConfig, shape: Shape) -> Iterator[Product]:
     yield Product("context: gradient of the annotations", source, target, size, 1, sentences)
 
 
-def _readout(config: ModelConfig, shape: Shape) -> Iterator[Product]:
+def _readout(config, shape):
     attends = config.attention != "none"
     pre_activations, rank, width = 2 * config.maxout, config.output_rank, config.maxout
     if config.readout == "maxout":
@@ -171,7 +165,7 @@ def _readout(config: ModelConfig, shape: Shape) -> Iterator[Product]:
     yield from _layer("logits", shape.words, rank or width, config.target_vocabulary_size)
 
 
-def _transformer(config: ModelConfig, shape: Shape) -> Iterator[Product]:
+def _transformer(config, shape):
     """Yields the products of a Transformer: those of a sublayer are the same in all layers."""
     m, layers = config.embedding, config.layers
     source, target = shape.sentences * shape.source, shape.sentences * shape.target
@@ -188,7 +182,7 @@ def _transformer(config: ModelConfig, shape: Shape) -> Iterator[Product]:
     yield from _layer("logits", shape.words, m, config.target_vocabulary_size)
 
 
-def _heads(name: str, config: ModelConfig, shape: Shape, queries: int, keys: int) -> Iterator[Product]:
+def _heads(name, config, shape, queries, keys):
     """Yields the products of queries and keys, and of weights and values, of all heads, and their gradients."""
     width, count, batch = config.embedding // config.heads, config.layers, shape.sentences * config.heads
     for part in ("energies: forward", "contexts: gradient of the weights"):

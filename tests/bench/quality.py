@@ -12,30 +12,29 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sacrebleu.metrics import BLEU
 
 from bench.machine import ROOT, describe_machine, environment, in_words
 from bench.peers import PeerError, chosen, install, limits, softly
-from bench.recipes import CLIP_NORM, Job, Recipe, Training
+from bench.recipes import CLIP_NORM, Job, Training
 from bench.report import Table, complaint_in, figure, say, show, write_json
 from bench.texts import SIDES, Texts, training_options
 from bench.workload import FIRST_WORD, Size
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.files import atomic_text
-from nmtalign.text.tokenizer import Tokenizer, Tokenizers
+from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.viewing.curves import read_curves
 
 EQUAL = "same optimiser"
 CELL = "cell=paper"
 # nmtalign: with the optimiser of the others, in both forms of the decoder, and with the settings of its preset.
-OURS: Mapping[str, Sequence[str]] = {
+OURS = {
     f"nmtalign, {EQUAL}": (),
     f"nmtalign, the paper's cell and order, {EQUAL}": ("--set", CELL, "--set", "order=look-generate-update"),
     "nmtalign, its preset's optimiser": (),
@@ -53,12 +52,12 @@ class Task:
     sentences: int
     threads: int
 
-    def job(self, name: str) -> Job:
+    def job(self, name):
         """Returns the job of another toolkit, whose folder has this name."""
         return Job(self.texts, self.texts.folder / name, self.sentences, self.threads, self.training)
 
 
-def run(given: dict[str, Any]) -> int:
+def run(given):
     """Runs the subcommand with its options by name."""
     machine = describe_machine()
     recipes = chosen(given["peers"]) if given["peers"] else []
@@ -67,7 +66,7 @@ def run(given: dict[str, Any]) -> int:
         environments = (given["peer_env"] or ROOT / ".venv-peers").resolve()
         updates = task.training.updates
         say(f"{in_words(machine)}; {updates:,} updates of {task.sentences} sentences, {words:,.0f} target words each")
-        work: dict[str, Callable[[], dict[str, Any]]] = {
+        work = {
             name: partial(_ours, task, number, name)
             for number, name in enumerate(OURS)
             if not given["peers_only"] and (CELL not in OURS[name] or task.texts.size.model.architecture == "recurrent")
@@ -84,7 +83,7 @@ def run(given: dict[str, Any]) -> int:
     return 0
 
 
-def make_task(given: Mapping[str, Any], folder: Path) -> tuple[Task, float]:
+def make_task(given, folder):
     """Returns the task and the number of target words (with `</s>`) of its updates; writes files to the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     corpus = Corpus.open(given["data"])
@@ -116,7 +115,7 @@ def make_task(given: Mapping[str, Any], folder: Path) -> tuple[Task, float]:
     return task, updates * words_a_pair * given["batch"]
 
 
-def _tokens(path: Path, tokenizer: Tokenizer) -> list[str]:
+def _tokens(path, tokenizer):
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -124,12 +123,12 @@ def _tokens(path: Path, tokenizer: Tokenizer) -> list[str]:
     return [" ".join(tokenizer.tokenize(line)) for line in lines]
 
 
-def _write(path: Path, lines: Iterable[str]) -> None:
+def _write(path, lines):
     with atomic_text(path) as stream:
         stream.writelines(f"{line}\n" for line in lines)
 
 
-def our_settings(task: Task, name: str) -> str:
+def our_settings(task, name):
     """Returns the [train] section of a variant of nmtalign in `OURS`."""
     if EQUAL not in name:
         return "[train]\n"
@@ -141,7 +140,7 @@ def our_settings(task: Task, name: str) -> str:
     )
 
 
-def our_training(task: Task, model: Path, name: str, settings: str, options: Sequence[str]) -> float:
+def our_training(task, model, name, settings, options):
     """Runs `nmtalign train` with the text of a workspace file and with options; returns its seconds."""
     own = Path(f"{model}.toml")
     own.write_text(settings, encoding="utf-8")
@@ -151,13 +150,13 @@ def our_training(task: Task, model: Path, name: str, settings: str, options: Seq
     return time.perf_counter() - began
 
 
-def our_translation(task: Task, model: Path, text: Path, beam: int) -> list[str]:
+def our_translation(task, model, text, beam):
     """Returns the command that translates tokens with a model of nmtalign."""
     command = [sys.executable, "-m", "nmtalign", "translate", "-m", str(model), str(text), "--beam", str(beam)]
     return [*command, "--tokenized", "--quiet", "--set", f"threads={task.threads}", "--config", f"{model}.toml"]
 
 
-def _ours(task: Task, number: int, name: str) -> dict[str, Any]:
+def _ours(task, number, name):
     """Runs `nmtalign train` and `nmtalign translate`, as the other toolkits are run."""
     folder, training = task.texts.folder / f"ours-{number}", task.training
     settings = {"max_updates": training.updates, "validate_every": training.updates, "seed": training.seed}
@@ -173,7 +172,7 @@ def _ours(task: Task, number: int, name: str) -> dict[str, Any]:
     return {**figures, "lines_per_second": rate, **_scores(task, name, lines)}
 
 
-def their_training(recipe: Recipe, bin_folder: Path, job: Job) -> list[str]:
+def their_training(recipe, bin_folder, job):
     """Returns the command that trains another toolkit. Empties the job's folder and writes the configuration there."""
     shutil.rmtree(job.folder, ignore_errors=True)
     job.folder.mkdir()
@@ -182,9 +181,7 @@ def their_training(recipe: Recipe, bin_folder: Path, job: Job) -> list[str]:
     return [str(bin_folder / program), *arguments, str(job.config)]
 
 
-def _translated(
-    task: Task, name: str, command: Callable[[Path], list[str]], output: Path | None
-) -> tuple[list[str], float]:
+def _translated(task, name, command, output):
     """Translates the test set as tokens; returns the lines, and lines per second without the time for loading."""
     source = task.texts.file("test", "src")
     one = task.texts.folder / "one.src"
@@ -198,13 +195,12 @@ def _translated(
     return lines, (len(lines) - 1) / max(1e-3, seconds[1] - seconds[0])
 
 
-def _theirs(task: Task, recipe: Recipe, folder: Path) -> dict[str, Any]:
+def _theirs(task, recipe, folder):
     install(recipe, folder)
     job = task.job(recipe.name)
     kept = job.folder / "figures.json"
     if kept.exists():  # from an earlier run in the same folder
-        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
+        return json.loads(kept.read_text(encoding="utf-8"))
     command = their_training(recipe, folder / "bin", job)
     began = time.perf_counter()
     said = "\n".join(call(command, recipe.name, task, errors=True))
@@ -216,7 +212,7 @@ def _theirs(task: Task, recipe: Recipe, folder: Path) -> dict[str, Any]:
     figures = {"dev_loss": math.log(float(perplexities[-1])), "seconds": seconds}
     figures["parameters"] = parameters[-1] and int(parameters[-1])
 
-    def translation(text: Path) -> list[str]:
+    def translation(text):
         program, *arguments = recipe.translate(job, text)
         return [str(folder / "bin" / program), *arguments]
 
@@ -226,9 +222,7 @@ def _theirs(task: Task, recipe: Recipe, folder: Path) -> dict[str, Any]:
     return figures
 
 
-def call(
-    command: Sequence[str], name: str, task: Task, stdin: Path | None = None, *, errors: bool = False
-) -> list[str]:
+def call(command, name, task, stdin=None, *, errors=False):
     """Returns the lines of its stdout, with `errors` also of stderr; raises PeerError if it failed."""
     say(f"{name}: {' '.join(Path(part).name for part in command[:4])} ...")
     given = stdin.read_bytes() if stdin else b""
@@ -240,7 +234,7 @@ def call(
     return [*out, *err] if errors else out
 
 
-def _scores(task: Task, name: str, lines: Sequence[str]) -> dict[str, Any]:
+def _scores(task, name, lines):
     """Returns BLEU on tokens, which are the same for all toolkits."""
     if len(lines) != len(task.reference):
         raise PeerError(f"{name}: {len(task.reference)} lines in, {len(lines)} out")
@@ -249,7 +243,7 @@ def _scores(task: Task, name: str, lines: Sequence[str]) -> dict[str, Any]:
     return {"bleu": bleu.score, "signature": str(metric.get_signature())}
 
 
-def quality_table(results: Mapping[str, Any]) -> Table:
+def quality_table(results):
     """Returns a table with one row per toolkit: BLEU, dev loss in nats per word, perplexity, parameters, minutes."""
     table = Table(
         f"After {results['words']:,.0f} target words of {results['corpus']}",

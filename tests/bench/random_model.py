@@ -1,26 +1,24 @@
 """A model directory with random weights, and a lexicon for it. They are measured if no model and text are given."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import torch
 
 from bench.naive import NaiveLoop
-from bench.texts import Texts
 from bench.workload import FIRST_WORD
 from nmtalign.core.model import TranslationModel
 from nmtalign.files import atomic_text, sha256_of
 from nmtalign.model_directory import BEST, save_tensors
-from nmtalign.text.tokenizer import EOS, UNK, Tokenizers, Vocabulary
+from nmtalign.text.tokenizer import EOS, UNK, Vocabulary
 from nmtalign.training.checkpoints import create_run
 
 SPREAD = 3.0  # standard deviation of the logits: some words are likely, as in a trained model, and few are even
 ENTRIES = 4  # of the lexicon, per source word
 
 
-def write_model(folder: Path, texts: Texts, tokenizers: Tokenizers, seed: int = 1) -> Path:
+def write_model(folder, texts, tokenizers, seed=1):
     """Writes a model directory with the size and vocabularies of the texts."""
     folder.mkdir(parents=True)
     parts, config = folder / "parts", texts.size.model
@@ -35,12 +33,12 @@ def write_model(folder: Path, texts: Texts, tokenizers: Tokenizers, seed: int = 
     hashes = json.dumps({path.name: sha256_of(path) for path in parts.iterdir()})
     facts = {"settings": {}, "hash": "0" * 64, "attributes": {"sha256": hashes}}
     corpus = SimpleNamespace(folder=parts, tokenizers=tokenizers, **facts, **languages)
-    create_run(folder / "model", corpus, texts.size.name, config, texts.size.training)  # type: ignore[arg-type]
+    create_run(folder / "model", corpus, texts.size.name, config, texts.size.training)
     save_tensors(folder / "model" / BEST, model.state_dict(), {})
     return folder / "model"
 
 
-def spread_logits(model: TranslationModel) -> None:
+def spread_logits(model):
     """Scales the output weights until the logits have the same spread as in a trained model.
 
     Newly initialised weights give all words nearly the same probability, so that most of the best words would tie in
@@ -62,7 +60,7 @@ def spread_logits(model: TranslationModel) -> None:
         model.readout.output_weight.mul_(SPREAD / float(logits.std()))
 
 
-def write_lexicon(path: Path, texts: Texts, frequent: int, seed: int = 0) -> int:
+def write_lexicon(path, texts, frequent, seed=0):
     """Writes a lexicon with `frequent` different target words, none among the `frequent` most frequent words.
 
     Together with the most frequent words, any batch of more than a few sentences has almost 2 * `frequent` candidates.

@@ -5,11 +5,9 @@ multiplies the states of all hypotheses by the weights of query, gates and reado
 annotations, and the features by the output weights.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.products import Product, annotation_size
-from nmtalign.settings.training_settings import ModelConfig
 
 STEP = "step"
 
@@ -25,12 +23,12 @@ class SearchShape:
     words: int
 
     @property
-    def rows(self) -> int:
+    def rows(self):
         """The number of hypotheses of all sentences."""
         return self.sentences * self.beam
 
 
-def search_products_of(config: ModelConfig, shape: SearchShape) -> list[Product]:
+def search_products_of(config, shape):
     """Returns all products of the search; those of a step are in the order of computation.
 
     The first step, with one hypothesis per sentence, is omitted.
@@ -38,17 +36,17 @@ def search_products_of(config: ModelConfig, shape: SearchShape) -> list[Product]
     return [*_encoder(config, shape), *_once_a_sentence(config, shape), *_steps(config, shape)]
 
 
-def search_flops_of(config: ModelConfig, shape: SearchShape) -> int:
+def search_flops_of(config, shape):
     """Floating-point operations of those products."""
     return sum(product.flops for product in search_products_of(config, shape))
 
 
-def _layer(name: str, rows: int, inner: int, outer: int, count: int = 1, turn: str = "") -> Product:
+def _layer(name, rows, inner, outer, count=1, turn=""):
     """The product of rows with a weight (outer, inner)."""
     return Product(name, rows, inner, outer, count, right_transposed=True, turn=turn)
 
 
-def _recurrent(config: ModelConfig, name: str, rows: int, count: int, turn: str) -> Iterator[Product]:
+def _recurrent(config, name, rows, count, turn):
     """The recurrent products of a cell; the candidate of the paper's cell needs its reset gate first."""
     n = config.hidden
     if config.cell == "paper":
@@ -58,18 +56,18 @@ def _recurrent(config: ModelConfig, name: str, rows: int, count: int, turn: str)
         yield _layer(name, rows, n, 3 * n, count, turn)
 
 
-def _encoder(config: ModelConfig, shape: SearchShape) -> Iterator[Product]:
+def _encoder(config, shape):
     directions = 2 if config.bidirectional else 1
     yield _layer("encoder inputs", shape.sentences * shape.source, config.embedding, directions * 3 * config.hidden)
     yield from _recurrent(config, "encoder", shape.sentences, shape.source * directions, "encoder")
 
 
-def _taken(config: ModelConfig) -> int:
+def _taken(config):
     """Returns the size of the folded annotations, which contain the inputs of cell and readout."""
     return 3 * config.hidden + 2 * config.maxout
 
 
-def _once_a_sentence(config: ModelConfig, shape: SearchShape) -> Iterator[Product]:
+def _once_a_sentence(config, shape):
     size, attends = annotation_size(config), config.attention == "additive"
     positions = shape.sentences * (shape.source if attends else 1)
     yield _layer("decoder start", shape.sentences, config.hidden if attends else size, config.hidden)
@@ -78,7 +76,7 @@ def _once_a_sentence(config: ModelConfig, shape: SearchShape) -> Iterator[Produc
         yield _layer("keys", positions, size, config.attention_hidden)
 
 
-def _steps(config: ModelConfig, shape: SearchShape) -> Iterator[Product]:
+def _steps(config, shape):
     count, rows, rank = shape.steps - 1, shape.rows, config.output_rank
     if not count:
         return

@@ -3,13 +3,12 @@
 import gzip
 import json
 import shutil
-from pathlib import Path
 
 from bench.cli import main
 from nmtalign.sample.sample_corpus import write_sample
 
 
-def test_markup_compares_with_both_baselines(tmp_path: Path) -> None:
+def test_markup_compares_with_both_baselines(tmp_path):
     for name, ending, text in (
         ("dev", "en", "the fox sees a boat\n"),
         ("dev", "fr", "le renard voit un bateau\n"),
@@ -28,7 +27,7 @@ def test_markup_compares_with_both_baselines(tmp_path: Path) -> None:
     assert all(counts["spans"] >= max(counts.values()) > 0 for counts in sets.values())
 
 
-def test_links_compares_aligners_on_gold_links(tmp_path: Path) -> None:
+def test_links_compares_aligners_on_gold_links(tmp_path):
     write_sample(tmp_path, pairs=200)
     (tmp_path / "gold").mkdir()
     for language in ("en", "fr"):

@@ -16,7 +16,7 @@ from bench.machine import describe_machine, in_words
 from bench.memory import peak_memory
 from bench.products import flops_of
 from bench.report import Table, figure, percent, say, show, times, write_json
-from bench.timing import Task, spread, steady, take_turns
+from bench.timing import spread, steady, take_turns
 from bench.variants import VARIANTS, Variant, choose, loss_and_gradients, make_model
 from bench.workload import SYSTEM_SIZES, Size, Workload, corpus_workload, random_workload
 from nmtalign.processor import keep_memory
@@ -34,7 +34,7 @@ def run(given: dict[str, Any]) -> int:
     ours = "ours-bf16,ours-fp32" if given["size"] in SYSTEM_SIZES else None  # the naive loop is RNNsearch
     variants = choose(given["variants"] or ours)
     workload = workload_of(given)
-    results: dict[str, Any] = {"benchmark": "train", "machine": describe_machine(), "workload": _describe(workload)}
+    results = {"benchmark": "train", "machine": describe_machine(), "workload": _describe(workload)}
     say(f"{in_words(results['machine'])}; {workload.origin}")
     results |= compare(workload, variants, given["repeats"])
     options = {name: _plain(given[name]) for name in WORKLOAD_OPTIONS}
@@ -60,9 +60,7 @@ def workload_of(given: dict[str, Any]) -> Workload:
 def compare(workload: Workload, variants: list[Variant], repeats: int) -> dict[str, Any]:
     """Times variants and floors in turns: {"variants": {name: ...}, "floor": {precision: ...}, "ratios": ...}."""
     model = make_model(workload)
-    tasks: dict[str, Task] = {
-        variant.name: partial(loss_and_gradients, variant, model, workload) for variant in variants
-    }
+    tasks = {variant.name: partial(loss_and_gradients, variant, model, workload) for variant in variants}
     precisions = sorted({variant.precision for variant in variants})
     floors = {name: Floor.of_training(workload.size.model, workload.shapes, DTYPES[name]) for name in precisions}
     tasks |= {f"floor {name}": floor.measure for name, floor in floors.items()}
@@ -85,7 +83,7 @@ def compare(workload: Workload, variants: list[Variant], repeats: int) -> dict[s
 def beside_another(workload: Workload, variant: Variant, threads: int, repeats: int) -> dict[str, dict[int, float]]:
     """Target words per second of one and of several threads, alone and beside one busy process."""
     task = partial(loss_and_gradients, variant, make_model(workload), workload)
-    speeds: dict[str, dict[int, float]] = {"alone": {}, "beside one busy process": {}}
+    speeds = {"alone": {}, "beside one busy process": {}}
     for load, found in speeds.items():
         busy = subprocess.Popen([sys.executable, "-Sc", "while True: pass"]) if load != "alone" else None
         try:
@@ -124,7 +122,7 @@ def _ratios(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, float | Non
 
 def _describe(workload: Workload) -> dict[str, Any]:
     model = vars(workload.size.model)
-    described: dict[str, Any] = {"size": workload.size.name, "model": dict(model), "origin": workload.origin}
+    described = {"size": workload.size.name, "model": dict(model), "origin": workload.origin}
     counts = {"target_words": workload.target_words, "sentences": workload.sentences}
     return described | counts | {"useful": workload.useful, "shapes": [vars(shape) for shape in workload.shapes]}
 

@@ -7,12 +7,10 @@ All sentences have one length, and so have their translations: all variants do t
 
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -58,11 +56,8 @@ TRANSFORMER_TITLES = {
 CTRANSLATE2_BATCH = 32  # sentences; each thread decodes a batch
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 
-Found = tuple[str, float, int]  # a translation, its score, its number of words with `</s>`
-Variant = Callable[[], list[Found]]  # translates its lines
 
-
-def run(given: dict[str, Any]) -> int:
+def run(given):
     """Runs the subcommand with its options by name."""
     if given["threads"]:
         torch.set_num_threads(given["threads"])
@@ -70,7 +65,7 @@ def run(given: dict[str, Any]) -> int:
     words = given["vocabulary"] or WORDS[given["size"]]
     size = Size.of(given["size"], words, **as_settings(given["set"]), initialisation="xavier")
     sentences = given["sentences"] or SENTENCES[given["size"]]
-    results: dict[str, Any] = {"benchmark": "translate", "machine": describe_machine(), "beams": {}}
+    results = {"benchmark": "translate", "machine": describe_machine(), "beams": {}}
     say(in_words(results["machine"]))
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -91,7 +86,7 @@ def run(given: dict[str, Any]) -> int:
     return 0
 
 
-def _check(given: dict[str, Any]) -> list[str]:
+def _check(given):
     """The names of the variants; raises UsageError for a wrong option before anything is measured."""
     titles = _titles(given)
     if given["size"] in SYSTEM_SIZES and titles is TITLES:
@@ -113,29 +108,27 @@ def _check(given: dict[str, Any]) -> list[str]:
     return names
 
 
-def _titles(given: dict[str, Any]) -> dict[str, str]:
+def _titles(given):
     """The variants of a size, and their titles."""
     return TRANSFORMER_TITLES if given["size"].startswith("transformer") else TITLES
 
 
-def compare(
-    given: dict[str, Any], names: Sequence[str], model: Path, lines: Sequence[str], beam: int
-) -> dict[str, Any]:
+def compare(given, names, model, lines, beam):
     """Times the variants and the floors in turns: {"variants": {name: figures}, "agreement": ...}."""
-    found: dict[str, list[Found]] = {}
+    found = {}
     variants = {name: _variant(given, name, model, lines, beam) for name in names}
 
-    def translate(name: str) -> None:
+    def translate(name):
         found[name] = variants[name]()
 
-    tasks: dict[str, Callable[[], None]] = {name: partial(translate, name) for name in names}
-    floors: dict[str, Callable[[], float]] = {}
+    tasks = {name: partial(translate, name) for name in names}
+    floors = {}
     if given["device"] == "cpu":
         for name in names:
             if name in OURS and _titles(given) is TITLES:
                 tasks[f"floor of {name}"], floors[name] = _floor(given, name, model, beam)
     seconds = take_turns(tasks, given["repeats"])
-    figures: dict[str, dict[str, Any]] = {}
+    figures = {}
     for name in names:
         rate = len(found[name]) / statistics.median(seconds[name])
         figures[name] = {
@@ -151,7 +144,7 @@ def compare(
     return {"variants": figures, "agreement": _agreement(found)}
 
 
-def _variant(given: dict[str, Any], name: str, model: Path, lines: Sequence[str], beam: int) -> Variant:
+def _variant(given, name, model, lines, beam):
     if name.startswith("ctranslate2"):
         return _ctranslate2(given, name.partition("-")[2], model, lines, beam)
     if name == "small-int8":
@@ -171,7 +164,7 @@ def _variant(given: dict[str, Any], name: str, model: Path, lines: Sequence[str]
     batch = NAIVE_BATCH if name == "naive-batch" else 1
     ids = [loaded.source_vocabulary.encode(line.split()) for line in lines[: max(batch, NAIVE_LINES)]]
 
-    def translate() -> list[Found]:
+    def translate():
         best = search.translate(ids, batch)
         words = loaded.target_vocabulary
         return [(" ".join(words.decode(one.tokens)), one.score, len(one.tokens) + 1) for one in best]
@@ -179,7 +172,7 @@ def _variant(given: dict[str, Any], name: str, model: Path, lines: Sequence[str]
     return translate
 
 
-def _ctranslate2(given: dict[str, Any], precision: str, model: Path, lines: Sequence[str], beam: int) -> Variant:
+def _ctranslate2(given, precision, model, lines, beam):
     """CTranslate2 with the same weights, and translations of the same length."""
     folder = model.with_name("ctranslate2")
     export(model, folder, format="ctranslate2")
@@ -192,7 +185,7 @@ def _ctranslate2(given: dict[str, Any], precision: str, model: Path, lines: Sequ
     options = {"beam_size": beam, "length_penalty": 1, "disable_unk": True, "return_scores": True, **lengths}
     sentences = [line.split() for line in lines]
 
-    def translate() -> list[Found]:
+    def translate():
         found = translator.translate_batch(sentences, max_batch_size=CTRANSLATE2_BATCH, **options)
         best = [(one.hypotheses[0], one.scores[0]) for one in found]
         return [(" ".join(words), score, len(words)) for words, score in best]
@@ -200,7 +193,7 @@ def _ctranslate2(given: dict[str, Any], precision: str, model: Path, lines: Sequ
     return translate
 
 
-def _floor(given: dict[str, Any], name: str, model: Path, beam: int) -> tuple[Callable[[], None], Callable[[], float]]:
+def _floor(given, name, model, beam):
     """A task that times the matrix products of a batch on all threads, and its seconds per sentence."""
     config, length = load_model(model, device="cpu").model.config, given["length"]
     threads = given["threads"]
@@ -209,7 +202,7 @@ def _floor(given: dict[str, Any], name: str, model: Path, beam: int) -> tuple[Ca
     products = search_products_of(config, SearchShape(together, length, beam, length, scored))
     floors = [Floor([products], _DTYPES[OURS[name]]) for _ in range(threads)]
 
-    def measure() -> None:
+    def measure():
         torch.set_num_threads(1)
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(Floor.measure, floors))
@@ -218,7 +211,7 @@ def _floor(given: dict[str, Any], name: str, model: Path, beam: int) -> tuple[Ca
     return measure, lambda: statistics.mean(floor.seconds for floor in floors) / (threads * together)
 
 
-def _agreement(found: dict[str, list[Found]]) -> dict[str, Any] | None:
+def _agreement(found):
     """Compares our fp32 variant with the naive decoder on the lines that both translated; None if one is missing.
 
     Scores differ by rounding; texts may differ if two hypotheses have nearly equal scores.
@@ -231,7 +224,7 @@ def _agreement(found: dict[str, list[Found]]) -> dict[str, Any] | None:
     return {"sentences": len(pairs), "same_text": same, "score_difference": difference}
 
 
-def _table(title: str, found: dict[str, Any], titles: dict[str, str]) -> Table:
+def _table(title, found, titles):
     table = Table(title, ["", "x released", "x naive", "sentences/s", "words/s", "spread", "of floor"])
     for name, figures in found["variants"].items():
         cells = [times(figures.get("times_released")), times(figures.get("times_naive"))]

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from bench.naive import NaiveLoop
-from bench.workload import Workload
 from nmtalign.core.model import Batch, TranslationModel
 from nmtalign.errors import UsageError
 
@@ -24,15 +23,15 @@ class Variant:
     default: bool = True
 
 
-def _arguments(batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _arguments(batch):
     return batch.source, batch.source_mask, batch.target, batch.target_mask
 
 
-def _ours(bf16: bool, model: TranslationModel, batch: Batch) -> Tensor:
+def _ours(bf16, model, batch):
     return model.loss(*_arguments(batch), dtype=torch.bfloat16 if bf16 else None).objective
 
 
-def _loop(bf16: bool, recompute_keys: bool, model: TranslationModel, batch: Batch) -> Tensor:
+def _loop(bf16, recompute_keys, model, batch):
     loop = NaiveLoop(model.config, dict(model.named_parameters()), recompute_keys)
     with torch.autocast(batch.source.device.type, torch.bfloat16, enabled=bf16):
         return loop.loss(*_arguments(batch))
@@ -50,7 +49,7 @@ VARIANTS = {
 }
 
 
-def choose(names: str | None) -> list[Variant]:
+def choose(names):
     """Parses a list such as "ours-bf16,loop-fp32"; None selects the default variants, "all" selects all."""
     if names is None:
         return [variant for variant in VARIANTS.values() if variant.default]
@@ -63,13 +62,13 @@ def choose(names: str | None) -> list[Variant]:
     return [VARIANTS[name] for name in wanted]
 
 
-def make_model(workload: Workload, seed: int = 1) -> TranslationModel:
+def make_model(workload, seed=1):
     """Returns a model of the workload's size, ready to train."""
     torch.manual_seed(seed)
     return TranslationModel(workload.size.model).train()
 
 
-def loss_and_gradients(variant: Variant, model: TranslationModel, workload: Workload) -> None:
+def loss_and_gradients(variant, model, workload):
     """Runs one pass over all batches: the loss, and the gradients of its mean over sentences, which are discarded."""
     for batch in workload.batches:
         (variant.loss(model, batch) / len(batch.source)).backward()

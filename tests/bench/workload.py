@@ -1,16 +1,13 @@
 """The workload of training: model sizes, and batches of random words or of a prepared corpus."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from nmtalign.core.model import Batch, Indices, make_batch
+from nmtalign.core.model import Batch, make_batch
 from nmtalign.data.batches import eligible, plan_epoch
-from nmtalign.data.corpus import Split
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import preset
@@ -23,7 +20,7 @@ SIZES |= {name: (name, 10000) for name in SYSTEM_SIZES}
 FIRST_WORD = 2  # 0 is `</s>`, 1 is `<unk>`
 
 
-def useful_work(pairs: Split, plan: Iterable[Indices]) -> float:
+def useful_work(pairs, plan):
     """The share of all positions, on both sides, that are real tokens, `</s>` included."""
     real = padded = 0
     for indices in plan:
@@ -42,7 +39,7 @@ class Size:
     training: TrainingConfig
 
     @classmethod
-    def of(cls, name: str, vocabulary: int = 0, **options: Any) -> "Size":
+    def of(cls, name, vocabulary=0, **options):
         """Returns the size `name` with a vocabulary size and with options such as cell="cudnn" (None = not given)."""
         if name not in SIZES:
             raise UsageError(f"unknown size '{name}': choose one of {', '.join(SIZES)}")
@@ -54,7 +51,7 @@ class Size:
         layers = [("preset", preset(preset_name)), ("benchmark", {**sizes, **off}), ("option", given)]
         return cls(name, resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers))
 
-    def with_vocabularies(self, source: int, target: int) -> "Size":
+    def with_vocabularies(self, source, target):
         """Returns the same size with the vocabularies of a corpus."""
         model = dataclasses.replace(self.model, source_vocabulary_size=source, target_vocabulary_size=target)
         return dataclasses.replace(self, model=model)
@@ -70,7 +67,7 @@ class Shape:
     words: int
 
     @classmethod
-    def of(cls, batch: Batch) -> "Shape":
+    def of(cls, batch):
         """Returns the shape of a batch."""
         return cls(len(batch.source), batch.source.shape[1], batch.target.shape[1], int(batch.target_mask.sum()))
 
@@ -85,22 +82,22 @@ class Workload:
     useful: float | None = None  # share of real words among all positions, in the batches of the preset
 
     @property
-    def shapes(self) -> list[Shape]:
+    def shapes(self):
         """The shape of each batch."""
         return [Shape.of(batch) for batch in self.batches]
 
     @property
-    def target_words(self) -> int:
+    def target_words(self):
         """The number of real target words of all batches, with `</s>`."""
         return sum(shape.words for shape in self.shapes)
 
     @property
-    def sentences(self) -> int:
+    def sentences(self):
         """The number of sentence pairs of all batches."""
         return sum(shape.sentences for shape in self.shapes)
 
 
-def random_workload(size: Size, sentences: int, length: int, seed: int = 0) -> Workload:
+def random_workload(size, sentences, length, seed=0):
     """Returns one batch of random words; every sentence has `length` words on both sides, with `</s>`."""
     if length < 2:
         raise UsageError(f"--length {length}: give at least 2, because `</s>` is counted")
@@ -111,7 +108,7 @@ def random_workload(size: Size, sentences: int, length: int, seed: int = 0) -> W
     return Workload(size, [batch], f"random words, {sentences} sentences of {length} words per side")
 
 
-def corpus_workload(size: Size, folder: Path, count: int, sentences: int | None, seed: int = 0) -> Workload:
+def corpus_workload(size, folder, count, sentences, seed=0):
     """Returns `count` batches, spread evenly over the first epoch of a prepared corpus, with the preset's batch sizes.
 
     With `sentences`, every batch has this number of sentences instead.
@@ -133,7 +130,7 @@ def corpus_workload(size: Size, folder: Path, count: int, sentences: int | None,
     return Workload(size, batches, origin, useful_work(train, plan))
 
 
-def policy_of(training: TrainingConfig, sentences: int | None, seed: int) -> TrainingConfig:
+def policy_of(training, sentences, seed):
     """Returns a training with this seed, with `sentences` sentences per batch if they are given."""
     size, unit = (sentences, "sentences") if sentences else (training.batch_size, training.batch_unit)
     return replace(training, batch_size=size, batch_unit=unit, seed=seed)

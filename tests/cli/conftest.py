@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from helpers.command_line import command
-from helpers.commands import Inside, Run, Start, Unfinished
 from helpers.random_models import ENGLISH, FRENCH, disturb
 
 from nmtalign.cli.app import main
@@ -23,19 +22,13 @@ def make_unknown_likely(model):
 
 
 @pytest.fixture(scope="session")
-def random_model(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> Path:
+def random_model(tmp_path_factory, random_model_directory):
     return random_model_directory(tmp_path_factory.mktemp("random"))
 
 
 @pytest.fixture(scope="session")
-def doubtful_model(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> Path:
+def doubtful_model(tmp_path_factory, random_model_directory):
     return random_model_directory(tmp_path_factory.mktemp("doubtful"), adjust=make_unknown_likely)
-
-
-@pytest.fixture(scope="session")
-def blind_model(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> Path:
-    """Without attention."""
-    return random_model_directory(tmp_path_factory.mktemp("blind"), attention="none")
 
 
 def sharpen(model):
@@ -44,14 +37,14 @@ def sharpen(model):
 
 
 @pytest.fixture(scope="session")
-def models(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> tuple[Path, Path]:
+def models(tmp_path_factory, random_model_directory):
     """Models with sharp attention: English to French, French to English."""
     folder, french = tmp_path_factory.mktemp("both"), [*FRENCH, "l'"]
     forward = random_model_directory(folder / "ahead", ENGLISH, french, sharpen, seed=5)
     return forward, random_model_directory(folder / "back", french, ENGLISH, sharpen, seed=6, languages=("fr", "en"))
 
 
-def run_main(monkeypatch: pytest.MonkeyPatch, captured: pytest.CaptureFixture, *arguments: object) -> tuple:
+def run_main(monkeypatch, captured, *arguments):
     """Runs `nmtalign ARGUMENTS` in this process: (exit code, stdout, stderr)."""
     monkeypatch.setattr(sys, "argv", ["nmtalign", *map(str, arguments)])
     captured.readouterr()
@@ -61,10 +54,10 @@ def run_main(monkeypatch: pytest.MonkeyPatch, captured: pytest.CaptureFixture, *
 
 
 @pytest.fixture
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
+def inside(tmp_path, monkeypatch, capfdbinary):
     """Runs `nmtalign translate ARGUMENTS` in tmp_path and this process, which spares the start; `text` is a file."""
 
-    def run_inside(*arguments: object, text: bytes | None = None) -> "subprocess.CompletedProcess[bytes]":
+    def run_inside(*arguments, text=None):
         monkeypatch.chdir(tmp_path)
         if text is not None:
             (tmp_path / "text").write_bytes(text)
@@ -77,29 +70,29 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """The folder in which `here` runs commands; test modules have their own."""
     return tmp_path
 
 
 @pytest.fixture
-def here(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+def here(folder, monkeypatch, capfd):
     """Runs `nmtalign ARGUMENTS` in `folder` and this process: (exit code, stdout, stderr)."""
     monkeypatch.chdir(folder)
     return partial(run_main, monkeypatch, capfd)
 
 
 @pytest.fixture
-def unfinished(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Unfinished:
+def unfinished(inside, tmp_path, monkeypatch):
     """Runs `nmtalign translate ARGUMENTS`, which ends before FILE.partial is renamed; returns the content of this file.
 
     The file is then cut off in the middle.
     """
 
-    def fail(output: ResumableOutput) -> None:
+    def fail(output):
         raise ResourceError("an interruption")
 
-    def run_unfinished(*arguments: object) -> bytes:
+    def run_unfinished(*arguments):
         with monkeypatch.context() as patch:
             patch.setattr(ResumableOutput, "finish", fail)
             done = inside(*arguments)
@@ -113,10 +106,10 @@ def unfinished(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Start:
+def process(tmp_path):
     """Starts `nmtalign translate ARGUMENTS` in tmp_path, three pipes to it, as a shell starts it in the background."""
 
-    def start(*arguments: object, variables: dict[str, str] | None = None, **more: object) -> "subprocess.Popen[bytes]":
+    def start(*arguments, variables=None, **more):
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
         ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]

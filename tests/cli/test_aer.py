@@ -5,11 +5,10 @@ import gzip
 import io
 import json
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.commands import Run, run
+from helpers.commands import run
 from helpers.raw_links import write_raw_links
 from helpers.records import add
 
@@ -24,7 +23,7 @@ BY_HAND = {"precision": 5 / 6, "recall": 3 / 6, "aer": 1 - (3 + 5) / 12, "f1": 2
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     texts = {
         "links": LINKS,
         "gold": GOLD,
@@ -49,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def aer(folder: Path, here: Run) -> Run:
+def aer(folder, here):
     """(exit code, stdout, stderr) of `nmtalign aer ARGUMENTS`."""
     return partial(here, "aer")
 
@@ -66,7 +65,7 @@ READINGS = [
 
 
 @pytest.mark.parametrize("arguments", READINGS)
-def test_every_reading_gives_the_count_by_hand(aer: Run, arguments: tuple[str, ...]) -> None:
+def test_every_reading_gives_the_count_by_hand(aer, arguments):
     code, out, err = aer(*arguments, "--format", "json")
     assert (code, err) == (0, "")
     record = json.loads(out)
@@ -75,7 +74,7 @@ def test_every_reading_gives_the_count_by_hand(aer: Run, arguments: tuple[str, .
     assert {name: record[name] for name in counts} == counts
 
 
-def test_words_are_those_of_link_and_align(aer: Run, folder: Path) -> None:
+def test_words_are_those_of_link_and_align(aer, folder):
     (folder / "in.en").write_text("a\u00a0b c\u2028 d e\ne\nf g h\n")  # four words between ASCII blanks
     code, out, err = aer("links", "gold", "-s", "in.en", "-t", "out.fr", "--format", "json")
     assert (code, err) == (0, "")
@@ -86,7 +85,7 @@ def test_words_are_those_of_link_and_align(aer: Run, folder: Path) -> None:
     assert "outside" in err
 
 
-def test_the_table_and_its_signature(aer: Run) -> None:
+def test_the_table_and_its_signature(aer):
     code, out, _ = aer("links", "numbered")
     assert code == 0
     assert out.splitlines()[:3] == [
@@ -108,7 +107,7 @@ def test_the_table_and_its_signature(aer: Run) -> None:
         ({"links_method": "argmax", "symmetrization": "grow-diag", "threshold": 0.0}, "argmax,grow-diag"),
     ],
 )
-def test_the_signature_says_how_stored_links_were_made(aer: Run, folder: Path, attributes: dict, method: str) -> None:
+def test_the_signature_says_how_stored_links_were_made(aer, folder, attributes, method):
     with AlignmentWriter(folder / "b.h5", {"model_hash": "a" * 64 + "+" + "b" * 64, **attributes}) as writer:
         for source, target in (("a b c d", "a b c d"), ("e", "e f"), ("f g h", "g h")):
             words = source.split(), target.split()
@@ -118,7 +117,7 @@ def test_the_signature_says_how_stored_links_were_made(aer: Run, folder: Path, a
     assert f"|model:{'a' * 12}+{'b' * 12}|" in signature
 
 
-def test_the_links_of_an_alignment_file(aer: Run, folder: Path) -> None:
+def test_the_links_of_an_alignment_file(aer, folder):
     # The stored links are those with the largest weight: 00 21 12 33; 00 11 is no link, that is `</s>`; 10 11.
     _, out, _ = aer("a.h5", "gold", "--format", "json")
     record = json.loads(out)
@@ -131,14 +130,14 @@ def test_the_links_of_an_alignment_file(aer: Run, folder: Path) -> None:
     assert "|model:5|" in aer("forged.h5", "one")[1]
 
 
-def test_several_systems_are_rows_of_one_table(aer: Run) -> None:
+def test_several_systems_are_rows_of_one_table(aer):
     _, out, _ = aer("ours=links", "numbered", "-g", "gold")
     assert [line.split()[0] for line in out.splitlines()[2:4]] == ["ours", "numbered"]
     _, out, _ = aer("ours=links", "numbered", "gold", "--format", "json")
     assert [json.loads(line)["aer"] for line in out.splitlines()] == [pytest.approx(1 / 3), 0]
 
 
-def test_comma_separated_values(aer: Run) -> None:
+def test_comma_separated_values(aer):
     _, out, _ = aer("a,b=links", "numbered", "-g", "gold", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [row["name"] for row in rows] == ["a,b", "numbered"]
@@ -146,7 +145,7 @@ def test_comma_separated_values(aer: Run) -> None:
     assert rows[0]["signature"].startswith("AER|")
 
 
-def test_hints(aer: Run, folder: Path) -> None:
+def test_hints(aer, folder):
     _, _, err = aer("from1", "gold")
     assert err == "nmtalign: from1: no position is 0; if positions count from 1 there, give --links-base 1\n"
     (folder / "short").write_text("1 1 1\n")
@@ -165,7 +164,7 @@ def test_hints(aer: Run, folder: Path) -> None:
     assert aer("far", "near", "-q")[2] == ""
 
 
-def test_links_from_a_pipe_and_gold_of_the_workspace(folder: Path, aer: Run) -> None:
+def test_links_from_a_pipe_and_gold_of_the_workspace(folder, aer):
     (folder / "nmtalign.toml").write_text('[corpus]\ngold = "gold"\n')
     for arguments in (["-"], ["-", "numbered"], ["-g", "gold"]):
         done = run(folder, "aer", *arguments, stdin=LINKS.encode())
@@ -175,7 +174,7 @@ def test_links_from_a_pipe_and_gold_of_the_workspace(folder: Path, aer: Run) -> 
     assert "alignments.h5" in aer()[1]
 
 
-def test_links_that_count_other_words_than_the_gold_links(aer: Run, folder: Path) -> None:
+def test_links_that_count_other_words_than_the_gold_links(aer, folder):
     """They are converted with the texts, given or of the workspace; without raw texts they are refused."""
     write_raw_links(folder)
     in_workspace = aer("words=words.links", "tokens=train.align", "-g", "train.align", "--format", "json")

@@ -3,11 +3,9 @@
 import json
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 from helpers.command_line import command, run_nmtalign
-from helpers.commands import Inside
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.link_files import parse_links
@@ -17,15 +15,15 @@ TARGET = "le renard voit un bateau rouge.\n\nl'aigrette\n\n"
 
 
 @pytest.fixture
-def model(models: tuple[Path, Path]) -> Path:
+def model(models):
     return models[0]
 
 
 @pytest.fixture
-def align(tmp_path: Path) -> Inside:
+def align(tmp_path):
     """Runs `nmtalign align ARGUMENTS` in tmp_path as a process, which must succeed."""
 
-    def run(*arguments: object, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+    def run(*arguments, stdin=b""):
         variables = {"PYTHONWARNINGS": "error", "COLUMNS": "200"}
         done = run_nmtalign("align", *arguments, cwd=tmp_path, stdin=stdin, variables=variables)
         assert done.returncode == 0, done.stderr.decode()
@@ -35,13 +33,13 @@ def align(tmp_path: Path) -> Inside:
 
 
 @pytest.fixture
-def texts(tmp_path: Path) -> Path:
+def texts(tmp_path):
     (tmp_path / "in.en").write_text(SOURCE)
     (tmp_path / "out.fr").write_text(TARGET)
     return tmp_path
 
 
-def test_soft_alignments_links_and_counts_in_one_run(texts: Path, model: Path, align: Inside) -> None:
+def test_soft_alignments_links_and_counts_in_one_run(texts, model, align):
     done = align("in.en", "out.fr", "-m", model, "-o", "a.h5", "--pharaoh")
     lines = done.stdout.decode().split("\n")
     assert len(lines) == 5
@@ -58,13 +56,13 @@ def test_soft_alignments_links_and_counts_in_one_run(texts: Path, model: Path, a
         assert json.loads(file.attributes["options"])["weights_of"] == "best.safetensors"
 
 
-def test_pharaoh_without_output_writes_no_file(texts: Path, model: Path, align: Inside) -> None:
+def test_pharaoh_without_output_writes_no_file(texts, model, align):
     done = align("in.en", "-", "-m", model, "--pharaoh", "-q", stdin=TARGET.encode())
     assert (done.stderr, done.stdout.count(b"\n")) == (b"", 4)
     assert not (texts / "alignments.h5").exists()
 
 
-def test_a_file_is_completed_although_the_reader_of_the_links_has_gone(tmp_path: Path, model: Path) -> None:
+def test_a_file_is_completed_although_the_reader_of_the_links_has_gone(tmp_path, model):
     for name, words in (("in.en", "the fox sees a boat"), ("out.fr", "le renard voit un bateau")):
         (tmp_path / name).write_text(f"{words}\n" * 1000)
     call = command("align", "in.en", "out.fr", "-m", model, "--pharaoh", "-o", "a.h5")
@@ -77,7 +75,7 @@ def test_a_file_is_completed_although_the_reader_of_the_links_has_gone(tmp_path:
     assert len(AlignmentFile(tmp_path / "a.h5")) == 1000
 
 
-def test_without_arguments_it_aligns_the_test_set_of_the_workspace(texts: Path, model: Path, align: Inside) -> None:
+def test_without_arguments_it_aligns_the_test_set_of_the_workspace(texts, model, align):
     settings = '[corpus]\ntest = ["in.en", "out.fr"]\n[align]\nalignment_type = "float32"\n'
     (texts / "nmtalign.toml").write_text(f'model = "{model}"\n{settings}')
     done = align("--quiet")
@@ -85,7 +83,7 @@ def test_without_arguments_it_aligns_the_test_set_of_the_workspace(texts: Path, 
     assert AlignmentFile(texts / "alignments.h5").info()["weights"] == "float32"
 
 
-def test_no_filter_by_log_probability_keeps_a_pair_with_a_blank_side(texts: Path, model: Path, align: Inside) -> None:
+def test_no_filter_by_log_probability_keeps_a_pair_with_a_blank_side(texts, model, align):
     """NaN in the file, null in JSON."""
     align("in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "alignment_type=float32")
     with AlignmentFile(texts / "a.h5") as file:
@@ -101,10 +99,3 @@ def test_no_filter_by_log_probability_keeps_a_pair_with_a_blank_side(texts: Path
     assert (drawn.returncode, b"nan" in drawn.stdout) == (0, False)
     resumed = align("in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "alignment_type=float32", "--resume")
     assert b"already complete" in resumed.stderr
-
-
-def test_empty_input(tmp_path: Path, model: Path, align: Inside) -> None:
-    (tmp_path / "none").write_text("")
-    done = align("none", "none", "-m", model, "--pharaoh", "-o", "a.h5")
-    assert done.stdout == b""
-    assert len(AlignmentFile(tmp_path / "a.h5")) == 0

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command_line import run_nmtalign
-from helpers.commands import Run
 from helpers.raw_links import write_raw_links
 
 from nmtalign.alignment.alignment_file import AlignmentFile
@@ -19,14 +18,14 @@ GOLD = "0-0 1-1 2-2 3-3 4-5 5p4 6-6\n\n0-0 1-1\n\n0-1 1-0\n"
 
 
 @pytest.fixture
-def run(tmp_path: Path, here: Run) -> Run:
+def run(tmp_path, here):
     """Runs a command line in a folder with texts: (exit code, stdout, stderr)."""
     for name, text in (("in.en", SOURCE), ("out.fr", TARGET), ("links.gold", GOLD)):
         (tmp_path / name).write_text(text)
     return here
 
 
-def weights_of(run: Run, model: Path, texts: tuple[str, str], *options: str) -> list[np.ndarray]:
+def weights_of(run, model, texts, *options):
     given = ("-m", model, "-o", "one.h5", "--set", "alignment_type=float32", "--tokenized", *options)
     code, _, err = run("align", *texts, *given)
     assert code == 0, err
@@ -34,13 +33,13 @@ def weights_of(run: Run, model: Path, texts: tuple[str, str], *options: str) -> 
         return [record.weights for record in file]
 
 
-def both_of(models: tuple[Path, Path], *options: object) -> list[object]:
+def both_of(models, *options):
     forward, backward = models
     of_both = ("-m", forward, "-m", backward, "--reading", "current")
     return ["align", "in.en", "out.fr", *of_both, "--tokenized", *options]
 
 
-def test_each_method_joins_both_directions(run: Run, models: tuple[Path, Path]) -> None:
+def test_each_method_joins_both_directions(run, models):
     ahead = weights_of(run, models[0], ("in.en", "out.fr"))
     back = weights_of(run, models[1], ("out.fr", "in.en"))
     for method in (*HARD_METHODS, "mean", "agreement"):
@@ -66,10 +65,10 @@ def test_each_method_joins_both_directions(run: Run, models: tuple[Path, Path]) 
                 np.testing.assert_allclose(record.weights.sum(1), 0 if record.empty() else 1, atol=2e-3)
 
 
-def test_settings_come_from_the_workspace_and_are_in_the_signature(run: Run, models: tuple[Path, Path]) -> None:
+def test_settings_come_from_the_workspace_and_are_in_the_signature(run, models):
     Path("nmtalign.toml").write_text('[align]\nsymmetrize = "union"\nlinks = "threshold"\nthreshold = 0.4\n')
 
-    def signature(*options: str) -> str:
+    def signature(*options):
         assert run(*both_of(models, "-o", "a.h5", "-q", *options)) == (0, "", "")
         code, out, err = run("aer", "a.h5", "links.gold", "--format", "json")
         assert (code, err) == (0, "")
@@ -79,7 +78,7 @@ def test_settings_come_from_the_workspace_and_are_in_the_signature(run: Run, mod
     assert "|method:mean,0.4|" in signature("--symmetrize", "mean")
 
 
-def test_reading_auto_is_posterior_with_two_models_and_current_with_one(run: Run, models: tuple[Path, Path]) -> None:
+def test_reading_auto_is_posterior_with_two_models_and_current_with_one(run, models):
     forward, backward = models
     for chosen, reading in (((), "posterior"), (("--reading", "current"), "current")):
         options = ("-m", forward, "-m", backward, "--tokenized", "-o", "both.h5", *chosen)
@@ -92,7 +91,7 @@ def test_reading_auto_is_posterior_with_two_models_and_current_with_one(run: Run
         assert file.attributes["reading"] == "current"
 
 
-def test_an_interrupted_file_is_resumed(run: Run, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_file_is_resumed(run, models, monkeypatch):
     from nmtalign.alignment import alignment_file
     from nmtalign.core.model import TranslationModel
 
@@ -127,7 +126,7 @@ def test_an_interrupted_file_is_resumed(run: Run, models: tuple[Path, Path], mon
     assert "cut.h5: already complete: it has the alignments of 50 pairs" in err
 
 
-def test_settings_without_effect_are_not_recorded_and_may_change(run: Run, models: tuple[Path, Path]) -> None:
+def test_settings_without_effect_are_not_recorded_and_may_change(run, models):
     one = ["align", "in.en", "out.fr", "-m", models[0], "--tokenized", "-o", "one.h5"]
     Path("nmtalign.toml").write_text('[align]\nsymmetrize = "union"\n')
     assert run(*one)[0] == 0
@@ -142,7 +141,7 @@ def test_settings_without_effect_are_not_recorded_and_may_change(run: Run, model
     assert "was begun with" in run(*both, "--resume", "--symmetrize", "union")[2]
 
 
-def test_the_words_of_a_text_count_more_than_its_name(run: Run, models: tuple[Path, Path]) -> None:
+def test_the_words_of_a_text_count_more_than_its_name(run, models):
     forward, backward = models
     Path("odd.fr").write_bytes(Path("in.en").read_bytes())
     Path("odd.en").write_bytes(Path("out.fr").read_bytes())
@@ -151,7 +150,7 @@ def test_the_words_of_a_text_count_more_than_its_name(run: Run, models: tuple[Pa
     assert links == run("align", "in.en", "out.fr", "-m", forward, "-m", backward, "--pharaoh")[1]
 
 
-def test_texts_of_links_are_joined(run: Run) -> None:
+def test_texts_of_links_are_joined(run):
     Path("ahead").write_text("0-0 1-1 2-1\n\n0-1 1-0\n")
     Path("back").write_text("0-0 1-1 3-1\n\n0-1 1-1\n")  # target first
     Path("turned").write_text("0-0 1-1 1-3\n\n1-0 1-1\n")
@@ -167,7 +166,7 @@ def test_texts_of_links_are_joined(run: Run) -> None:
     assert run(*turned, "intersection")[1] == "0-0 1-1\n\n1-0\n"
 
 
-def test_links_with_source_and_target_exchanged_are_noticed(run: Run) -> None:
+def test_links_with_source_and_target_exchanged_are_noticed(run):
     Path("ahead").write_text("0-1 1-2 2-3\n" * 5)
     code, _, err = run("symmetrize", "ahead", "ahead", "-q")
     assert code == 0
@@ -175,7 +174,7 @@ def test_links_with_source_and_target_exchanged_are_noticed(run: Run) -> None:
     assert run("symmetrize", "ahead", "ahead", "-q", "--backward-order", "source-target")[2] == ""
 
 
-def test_links_that_count_different_words_are_not_joined(run: Run) -> None:
+def test_links_that_count_different_words_are_not_joined(run):
     write_raw_links(Path())
     code, out, err = run("symmetrize", "words.links", "train.align", "--backward-order", "source-target")
     assert (code, out, err.count("\n")) == (3, "", 1)

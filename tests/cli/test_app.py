@@ -193,7 +193,7 @@ def test_escapes_show_what_there_was_and_json_keeps_it():
     assert not {*"\x1b\x07\x9b\r\u202e\u2028"} & {*json_text({"a": HOSTILE}, indent=1)}
 
 
-def test_json_has_null_for_nan_and_infinity(nmtalign, tmp_path):
+def test_json_has_null_for_nan_and_infinity(tmp_path):
     with AlignmentWriter(tmp_path / "a.h5", {"threshold": math.nan, "mass": math.inf, "seconds": 1234.56789}) as file:
         add(file, ["a", "b"], ["c"], np.array([[0.75, 0.25, 0], [0, 0, 1]], dtype=np.float32), math.nan)
     found = json.loads(run(tmp_path, "info", "a.h5", "--format", "json").stdout, parse_constant=pytest.fail)

@@ -122,7 +122,7 @@ def test_the_panel_fits_the_terminal_and_is_complete(clock, capsys, width, heigh
     assert text.count("37.64") == (8 if height == 50 else 6 if height == 20 else 8)
 
 
-def test_the_time_passes_between_events(clock, capsys):
+def test_the_time_passes_between_events(clock):
     display = full_panel()
     clock[0] += 10.0
     display.take(Working(*AT, "validating", 0.4))

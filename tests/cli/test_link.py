@@ -10,16 +10,14 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from helpers.command_line import run_nmtalign
 
 import nmtalign
 from nmtalign.alignment import linking
-from nmtalign.alignment.link_files import parse_links, read_links
-from nmtalign.alignment.linking import LinkProgress, LinkRun
+from nmtalign.alignment.link_files import parse_links
+from nmtalign.alignment.linking import LinkRun
 from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
@@ -31,7 +29,7 @@ ODD = [("", "un mot"), ("a word", ""), ("", ""), ("cat " * 300, "chat " * 290), 
 
 
 @pytest.fixture(scope="module")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def texts(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bitext")
     write_sample(folder, 40, 1, force=False)
     for side, name in enumerate(("train.en", "train.fr")):
@@ -41,13 +39,13 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def link(folder: Path, *arguments: object) -> subprocess.CompletedProcess[bytes]:
+def link(folder, *arguments):
     variables = {"PYTHONWARNINGS": "error", "COLUMNS": "200"}
     return run_nmtalign("link", "--set", "threads=1", *arguments, cwd=folder, variables=variables)
 
 
 @pytest.fixture(scope="module")
-def linked(texts: Path) -> tuple[Path, bytes]:
+def linked(texts):
     """A folder in which `link` has made aligner/, and its output."""
     done = link(texts, "train.en", "train.fr", "--learn-from", "50", "--scores")
     assert done.returncode == 0, done.stderr.decode()
@@ -57,11 +55,11 @@ def linked(texts: Path) -> tuple[Path, bytes]:
     return texts, done.stdout
 
 
-def rows_of(output: bytes) -> list[list[str]]:
+def rows_of(output):
     return [line.split("\t") for line in output.decode().split("\n")[:-1]]
 
 
-def test_each_pair_has_a_line_of_links_with_probabilities(linked: tuple[Path, bytes]) -> None:
+def test_each_pair_has_a_line_of_links_with_probabilities(linked):
     folder, output = linked
     rows, pairs = rows_of(output), list(zip(*(read(folder / name) for name in ("train.en", "train.fr")), strict=True))
     assert len(rows) == len(pairs) == 40 + len(ODD)
@@ -75,11 +73,11 @@ def test_each_pair_has_a_line_of_links_with_probabilities(linked: tuple[Path, by
     assert not (folder / "aligner" / "work").exists()
 
 
-def read(path: Path) -> list[str]:
+def read(path):
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def test_a_complete_folder_prints_its_links_again(linked: tuple[Path, bytes]) -> None:
+def test_a_complete_folder_prints_its_links_again(linked):
     folder, output = linked
     before = {path: path.stat().st_mtime_ns for path in (folder / "aligner").rglob("*")}
     for options, columns in (((), 1), (("--scores",), 2)):
@@ -93,7 +91,7 @@ def test_a_complete_folder_prints_its_links_again(linked: tuple[Path, bytes]) ->
     assert {path: path.stat().st_mtime_ns for path in (folder / "aligner").rglob("*")} == before
 
 
-def test_what_a_copy_of_the_folder_lacks_is_made_again(linked: tuple[Path, bytes], tmp_path: Path) -> None:
+def test_what_a_copy_of_the_folder_lacks_is_made_again(linked, tmp_path):
     folder, output = linked
     copy = tmp_path / "its copy"
     shutil.copytree(folder / "aligner", copy)
@@ -108,7 +106,7 @@ def test_what_a_copy_of_the_folder_lacks_is_made_again(linked: tuple[Path, bytes
         assert {path: path.read_bytes() for path in whole} == whole
 
 
-def test_the_folder_aligns_other_pairs_in_both_directions(linked: tuple[Path, bytes]) -> None:
+def test_the_folder_aligns_other_pairs_in_both_directions(linked):
     folder, output = linked
     (folder / "new.en").write_text("The cat sleeps.\n\nThe old bank is large.\n")
     (folder / "new.fr").write_text("Le chat dort.\n\nLa vieille banque est grande.\n")
@@ -123,17 +121,7 @@ def test_the_folder_aligns_other_pairs_in_both_directions(linked: tuple[Path, by
     assert b"word aligner" in described.stdout
 
 
-def test_files_with_scores_are_files_of_links(linked: tuple[Path, bytes]) -> None:
-    folder, output = linked
-    (folder / "scored").write_bytes(b"0-0\t0.5000\n" + output.partition(b"\n")[2])
-    (folder / "plain.links").write_text("".join(f"{row[0]}\n" for row in [["0-0"], *rows_of(output)[1:]]))
-    assert read_links(folder / "scored").pairs == read_links(folder / "plain.links").pairs
-    one, other = (run_nmtalign("symmetrize", name, name, "-q", cwd=folder) for name in ("scored", "plain.links"))
-    assert one.returncode == 0, one.stderr.decode()
-    assert one.stdout == other.stdout
-
-
-def test_links_of_an_aligner_are_compared_with_gold_links_of_tokens(linked: tuple[Path, bytes]) -> None:
+def test_links_of_an_aligner_are_compared_with_gold_links_of_tokens(linked):
     folder, texts = linked[0], ("train.en", "train.fr")
     (folder / "gold").write_text((folder / "train.align").read_text() + "\n" * len(ODD))
     assert run_nmtalign("align", *texts, "-m", "aligner", "-o", "a.h5", cwd=folder).returncode == 0
@@ -143,17 +131,15 @@ def test_links_of_an_aligner_are_compared_with_gold_links_of_tokens(linked: tupl
 
 
 @pytest.fixture(scope="module")
-def whole(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+def whole(texts, tmp_path_factory):
     """The result of a run that was never interrupted."""
     return run_link(texts, tmp_path_factory.mktemp("whole") / "made")
 
 
-def run_link(
-    texts: Path, folder: Path, ends: Callable[[LinkProgress], bool] = lambda progress: False, learn_from: int = 0
-) -> str:
+def run_link(texts, folder, ends=lambda progress: False, learn_from=0):
     """The links in the folder and the hash of the aligner after a run, "" if it was interrupted."""
 
-    def show(progress: LinkProgress) -> None:
+    def show(progress):
         if ends(progress):
             raise KeyboardInterrupt
 
@@ -164,21 +150,19 @@ def run_link(
     return result(folder) if run.links.exists() else ""
 
 
-def result(folder: Path) -> str:
+def result(folder):
     return (folder / "links.tsv").read_text() + sha256_of(folder / "aligner.safetensors")
 
 
 @pytest.mark.parametrize("learn_from", [0, 20])
-def test_a_run_that_is_interrupted_in_every_step_gives_the_same_links(
-    texts: Path, tmp_path: Path, whole: str, learn_from: int
-) -> None:
+def test_a_run_that_is_interrupted_in_every_step_gives_the_same_links(texts, tmp_path, whole, learn_from):
     if learn_from:
         all_pairs, whole = whole, run_link(texts, tmp_path / "whole", learn_from=learn_from)
         assert whole.count("\n") == 45
         assert whole != all_pairs == run_link(texts, tmp_path / "all", learn_from=45)
     for step, share in ((1, 0.0), (2, 0.1), (2, 0.5), (2, 0.9), (3, 0.1)):
 
-        def ends(progress: LinkProgress, step: int = step, share: float = share) -> bool:
+        def ends(progress, step=step, share=share):
             return progress.step == step and (progress.done or 0) >= share
 
         assert run_link(texts, tmp_path / "made", ends, learn_from) == ""
@@ -188,7 +172,7 @@ def test_a_run_that_is_interrupted_in_every_step_gives_the_same_links(
     assert names == ["aligner.safetensors", "lexicon.tsv", "link.json", "links.tsv"]
 
 
-def linked_words(folder: Path, pairs: int, **settings: object) -> tuple[list[str], list[str]]:
+def linked_words(folder, pairs, **settings):
     """The source words that a run has learned, and its links, for pairs of which each has a word of its own."""
     folder.mkdir()
     for name in ("a.en", "a.fr"):
@@ -198,7 +182,7 @@ def linked_words(folder: Path, pairs: int, **settings: object) -> tuple[list[str
     return load_aligner(folder / "made")._words[0].names, [line.partition("\t")[0] for line in read(run.links)]
 
 
-def test_it_learns_from_pairs_of_the_whole_text_and_links_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_learns_from_pairs_of_the_whole_text_and_links_all(tmp_path, monkeypatch):
     words, links = linked_words(tmp_path / "some", 100, learn_from=10)
     assert {*words} == {"the", *(f"word{10 * number}x" for number in range(10))}
     assert links == ["0-0 1-1"] * 100
@@ -208,7 +192,7 @@ def test_it_learns_from_pairs_of_the_whole_text_and_links_all(tmp_path: Path, mo
     assert links == ["0-0 1-1"] * 100
 
 
-def test_pairs_that_are_not_learned_from_take_no_memory(tmp_path: Path) -> None:
+def test_pairs_that_are_not_learned_from_take_no_memory(tmp_path):
     for name in ("train.en", "train.fr"):
         (tmp_path / name).write_text("".join(f"{f'word{number}x ' * 5}\n" for number in range(12_000)))
     peaks = []
@@ -221,7 +205,7 @@ def test_pairs_that_are_not_learned_from_take_no_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_runs_resume_with_the_same_links(texts: Path, tmp_path: Path) -> None:
+def test_killed_runs_resume_with_the_same_links(texts, tmp_path):
     """More pairs, so that there is time to kill the run in the middle of its learning."""
     write_sample(tmp_path, 4000, 1, force=False)
     arguments = ["link", tmp_path / "train.en", tmp_path / "train.fr", "--set", "threads=1", "--scores", "-o"]
@@ -243,7 +227,7 @@ def test_killed_runs_resume_with_the_same_links(texts: Path, tmp_path: Path) -> 
     assert result(made) == result(tmp_path / "whole")
 
 
-def test_tokenised_text_is_noticed(texts: Path, tmp_path: Path) -> None:
+def test_tokenised_text_is_noticed(texts, tmp_path):
     made = []
     for name, options in (("told", ("--tokenized",)), ("noticed", ())):
         tokenised = [(f"{line} mr. x , {number}", f"{line} m. x , {number}") for number, line in enumerate("abcabc")]
@@ -261,7 +245,7 @@ def test_tokenised_text_is_noticed(texts: Path, tmp_path: Path) -> None:
     assert read_metadata(tmp_path / "raw" / "aligner.safetensors")["tokenized"] == "False"
 
 
-def test_damaged_files_of_an_interrupted_run_are_refused(texts: Path, tmp_path: Path) -> None:
+def test_damaged_files_of_an_interrupted_run_are_refused(texts, tmp_path):
     made = tmp_path / "made"
     run_link(texts, made, lambda progress: (progress.done or 0) > 0.6)
     state, record = made / "work" / "learned.safetensors", made / "link.json"
@@ -291,7 +275,7 @@ def test_damaged_files_of_an_interrupted_run_are_refused(texts: Path, tmp_path: 
         run_link(small, small / "made")
 
 
-def test_pairs_that_are_too_long_get_an_empty_line_and_one_notice(texts: Path, tmp_path: Path) -> None:
+def test_pairs_that_are_too_long_get_an_empty_line_and_one_notice(texts, tmp_path):
     """The memory for a pair grows with the square of its longer side: 20,000 words and one took 9.7 GB."""
     odd = [(20_000, 1), (3_000, 3_000), (1, 2_901)]
     for side, language in enumerate(("en", "fr")):
@@ -317,7 +301,7 @@ def test_pairs_that_are_too_long_get_an_empty_line_and_one_notice(texts: Path, t
     assert notes == [f"warning: {tmp_path / notice}"]
 
 
-def test_texts_with_few_pairs_to_learn_from_are_warned_of(tmp_path: Path) -> None:
+def test_texts_with_few_pairs_to_learn_from_are_warned_of(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).write_text(f"{'word ' * 101}\nword\n\n")
     notes = list[str]()
@@ -327,7 +311,7 @@ def test_texts_with_few_pairs_to_learn_from_are_warned_of(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("line", "warned"), [("我喜欢红色的船。", True), ("我 喜欢 红色 的 船 。", False)])
-def test_a_text_without_spaces_between_words_is_warned_of_once(tmp_path: Path, line: str, warned: bool) -> None:
+def test_a_text_without_spaces_between_words_is_warned_of_once(tmp_path, line, warned):
     (tmp_path / "a").write_text(f"{line}\n" * 3, encoding="utf-8")  # a name that tells no language
     (tmp_path / "b").write_text("i like the red boat\n" * 3)
     notes: list[str] = []

@@ -93,14 +93,10 @@ ERRORS = """
 2 train --lr 0.1 => no such option: --lr; nmtalign calls it --set learning_rate=
 2 translate -b 5 => no such option: -b; nmtalign calls it --beam
 2 translate --beam_size=5 => no such option: --beam_size; nmtalign calls it --beam
-2 translate -b5 => no such option: -b; nmtalign calls it --beam
 2 translate test.en -output test.fr => no such option: -output; nmtalign calls it --output
-2 score test.fr -r test.fr -model=model => no such option: -model=model; nmtalign calls it --model=model
-2 translate -n_best 5 => no such option: -n_best; nmtalign calls it --n-best
 2 translate -batch_size 5 => no such option: -batch_size; nmtalign calls it --set batch_size=
 2 translate test.en -replace_unk => no such option: -replace_unk; nmtalign calls it --replace-unk
 2 score out.fr -lc => no such option: -lc; nmtalign calls it --set lowercase=
-2 score out.fr -tok intl => no such option: -tok; nmtalign calls it --set tokenize=
 2 score out.fr --paired-bs => no such option: --paired-bs; nmtalign calls it --significance
 2 symmetrize links.txt links.txt -c union => no such option: -c; nmtalign calls it --symmetrize
 2 translate --src in.en => no such option: --src;
@@ -116,23 +112,20 @@ ERRORS = """
 2 train data model => model: one argument too many: nmtalign train takes only DATA
 2 train data --max-time 90 => --max-time 90: give a time such as 60s, 15m, 2h or 1h30m
 2 translate test.en --set max_memory=HUGE => give a size such as 500M or 2G
-2 translate test.en --set max_memory=0.0000001 => --set max_memory=0.0000001: give a size such as 500M or 2G
 2 prep train.en train.fr -o x --shortlist HUGE => give N or N:M (source:target), each at least 3
 2 prep train.en train.fr -o x --size 500 => --size 500: this is the number of subword pieces; add --subwords
 2 translate test.en --glossary '' => error: --glossary: the name of a file is empty; is a variable of the shell unset?
-2 translate test.en --glossary= => error: --glossary: the name of a file is empty; is a variable of the shell unset?
 2 translate -q test.en '' => error: translate: the name of a file is empty
-2 translate --resume '' => error: translate: the name of a file is empty
 2 link test.en test.fr --output= => error: -o: the name of a file is empty
 2 link train.en => train.en: only one text is given; give two files, the source and its translation: SRC TGT; a file
 2 align test.en test.fr --threshold 0.3 --set links=argmax => --threshold: links=argmax takes the largest weight
 2 score test.fr -r test.fr --set target_language=x => --set target_language=x: is not a language; give a code
 2 translate test.en --beam HUGE => ...: must be a whole number
 2 train data -o x --set learning_rate=1e999 => --set learning_rate=inf: must be at most
-2 train data -o x --epochs 1e308 => --epochs 1e+308: must be at most 1000000000
+2 train data -o x --set optimizer=adam --set weight_decay=0.1 => only adamw decays weights
 2 reproduce --models none => --models none trains nothing; choose systems with --systems, too
 2 reproduce => nmtalign.toml: [corpus] names no test text, and `reproduce` needs one:
-4 serve -m missing => missing: no nmtalign model here (no config.json); give the folder of a model, or train
+4 serve -m missing --port 0 => missing: no nmtalign model here (no config.json); give the folder of a model, or train
 4 export missing/ -o x => missing: no such file
 4 train nowhere => nowhere: no prepared corpus here
 4 info nowhere => nowhere: no such file or folder
@@ -143,10 +136,7 @@ ERRORS = """
 3 translate model => model: is a folder with a model; give a text file, and the model with -m
 3 prep data/corpus.h5 train.fr --source-language en -o x => data/corpus.h5: is an HDF5 file, such as a corpus or
 3 prep corpus.zip -o x => corpus.zip: is a zip archive
-3 score corpus.zip -r test.fr => corpus.zip: is a zip archive
 4 view train.en => train.en: not an alignment file (it is a text file)
-3 aer links.txt test.en => test.en: line 1:
-3 symmetrize test.en test.fr => test.en: line 1:
 3 translate missing.en => missing.en: cannot read: No such file or directory; give a text file, or text on stdin
 3 prep train.en missing -o x => missing: cannot read: No such file or directory; give an existing text file
 3 prep empty.en empty.fr -o x => empty.en and empty.fr: no lines; give files with text
@@ -170,8 +160,6 @@ ERRORS = """
 2 prep train.en train.fr -o x --vocabulary bpe => size = 8000 (the default): too large for train.en: its text gives
 2 prep - - -o x => standard input (-) is given more than once
 2 prep train.en train.fr -o x --subwords --vocabulary word => --subwords does not go with --vocabulary word: needs vo
-2 prep train.en train.fr -o x --subwords --vocabulary bytes => --subwords does not go with --vocabulary bytes
-2 prep train.en train.fr -o x --subwords --vocabulary none => --subwords does not go with --vocabulary none
 2 prep train.en train.fr -o x --subwords --vocabulary-from x => --subwords does not go with --vocabulary-from x
 2 prep train.en train.fr -o x --subwords --size 9000 => --size 9000: too large for train.en and train.fr: its text gives
 3 prep train.en short.fr -o x => short.fr: has no line 4, but train.en has 300 lines
@@ -190,7 +178,6 @@ ERRORS = """
 2 link train.en train.fr --max-time 1m => --max-time; give --learn-from N; the time grows with N
 2 align test.en test.fr -m aligner --reading shifted => has no attention weights
 2 align test.en test.fr -m aligner -m aligner => has both directions
-4 translate test.en -m aligner => aligner: no nmtalign model here (no config.json), but a folder with
 3 align test.en short.fr -o x.h5 => short.fr: has no line 4
 2 align test.en => SRC TGT
 2 align => no pairs to align
@@ -203,9 +190,7 @@ ERRORS = """
 2 align test.en test.fr -m model -m model => translates en-fr, and
 2 align test.en test.fr --resume --pharaoh => --pharaoh would print only the rest
 3 symmetrize links.txt one.links => one.links: has no line 2, but links.txt has 3 lines
-3 symmetrize one.links links.txt => one.links: has no line 2, but links.txt has 3 lines
 3 symmetrize links.txt bad.links => bad.links: line 3: '0:0' is not a link
-3 symmetrize links.txt missing => missing
 2 symmetrize - - => standard input (-) is given more than once
 2 symmetrize links.txt links.txt --symmetrize mean => 'mean' is not one of 'intersection', 'union'
 2 symmetrize links.txt links.txt -o . => .: is not a file that can be replaced; give another name
@@ -216,7 +201,6 @@ ERRORS = """
 3 aer links.txt one.links --links-base 1 => links.txt: line 1: '0-0' has a position 0
 3 aer one.links links.txt --gold-base 1 => links.txt: line 1: '0-0' has a position 0
 2 aer alignments.h5 links.txt --links-base 1 => count from 0; leave --links-base out
-3 aer one.links links.txt => one.links: has no line 2, but links.txt has 3 lines
 3 aer links.txt one.links => one.links: has no line 2
 3 aer links.txt links.txt -s one.links => one.links: has no line 2
 3 aer links.txt long.wpt => long.wpt: a link of sentence 4, but links.txt has 3 lines
@@ -248,12 +232,9 @@ ERRORS = """
 2 export model => model: the copy of a model needs a folder: give -o FOLDER
 2 export model -o - => give -o FOLDER
 2 export model -o x --format json => model: a model has no format 'json': give ct
-2 export train.en --weights int8 --force => train.en: is no model directory; leave out --weights and --force
 2 export model -o x --weights int4 => --weights int4: must be one of fp32, int8
 4 export bare -o x => bare: no nmtalign model here (no config.json)
 2 export model -o data => data: contains other files
-4 export missing -o x --format ctranslate2 => missing: no nmtalign model here
-2 export model --format ctranslate2 => needs a folder: give -o FOLDER
 2 export model -o x --format ctranslate2 => model: architecture = recurrent; CTranslate2 decodes only
 5 serve -m model --port 0 --host 192.0.2.1 => cannot listen on 192.0.2.1
 2 serve -m model -m model --port 0 => give one model per direction
@@ -290,7 +271,6 @@ ERRORS = """
 2 score - --segment-scores human=- -r test.fr => standard input (-) is given more than once
 3 score test.fr short.fr -r test.fr => short.fr: has no line 4, but test.fr has
 3 score test.fr -s short.fr -r test.fr => short.fr: has no line 4, but test.fr
-3 score latin.fr -r test.fr => latin.fr: line 2: not UTF-8 (byte 0xe9 at column 3)
 2 score model -r test.fr => nothing to translate: give the source with -s
 2 score test.fr --by-length -r test.fr => scores by length: give the source with -s, or add --set length_of
 2 score test.fr --known-words -m x -r test.fr => known words: give the source with -s
@@ -311,7 +291,6 @@ ERRORS = """
 3 score test.fr --segment-scores x=short.fr -r test.fr => short.fr: has no line 4
 3 score test.fr --segment-scores x=nan -r test.fr => nan: line 3: 'nan' is not a number
 2 translate --which last => -m MODEL/last.safetensors
-2 align --which last => -m MODEL/last.safetensors
 2 serve --which=last => -m MODEL/last.safetensors
 2 translate --prefix-file a => "prefix":
 2 score --by-place => it was removed after version 0.2; leave it out

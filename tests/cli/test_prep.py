@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 from helpers.command_line import command
@@ -14,14 +13,14 @@ from helpers.commands import run as nmtalign
 from nmtalign.data.corpus import Corpus
 
 
-def write_pairs(folder: Path, name: str, count: int = 30) -> list[str]:
+def write_pairs(folder, name, count=30):
     house, maison = ("house", "maison") if name == "train" else ("garden", "forêt")  # no pair of dev is in train
     (folder / f"{name}.en").write_text("".join(f"the {house} number {i} is red.\n" for i in range(count)))
     (folder / f"{name}.fr").write_text("".join(f"la {maison} numéro {i} est rouge.\n" for i in range(count)), "utf-8")
     return [f"{name}.en", f"{name}.fr"]
 
 
-def test_from_flags_alone(tmp_path: Path) -> None:
+def test_from_flags_alone(tmp_path):
     texts, dev = write_pairs(tmp_path, "train"), write_pairs(tmp_path, "dev", 5)
     done = nmtalign(tmp_path, "prep", *texts, "--dev", *dev, "--test", *dev, "--shortlist", "10:8", "-o", "my data")
     assert done.returncode == 0, done.stderr
@@ -37,7 +36,7 @@ def test_from_flags_alone(tmp_path: Path) -> None:
     assert sorted(Corpus.open(tmp_path / "my data").splits) == ["dev", "test", "train"]
 
 
-def test_bare_in_a_workspace_and_flags_over_it(tmp_path: Path) -> None:
+def test_bare_in_a_workspace_and_flags_over_it(tmp_path):
     write_pairs(tmp_path, "train")
     write_pairs(tmp_path, "dev", 5)
     (tmp_path / "nmtalign.toml").write_text(
@@ -54,7 +53,7 @@ def test_bare_in_a_workspace_and_flags_over_it(tmp_path: Path) -> None:
     assert (len(corpus.source_vocabulary), sorted(corpus.splits)) == (9, ["dev", "train"])
 
 
-def test_standard_input_and_the_numbers_in_the_folder(tmp_path: Path) -> None:
+def test_standard_input_and_the_numbers_in_the_folder(tmp_path):
     texts = write_pairs(tmp_path, "train")
     options = ["--source-language", "en", "-o", "d"]
     done = nmtalign(tmp_path, "prep", "-", texts[1], *options, stdin=(tmp_path / texts[0]).read_bytes())
@@ -66,7 +65,7 @@ def test_standard_input_and_the_numbers_in_the_folder(tmp_path: Path) -> None:
     assert (summary["source_language"], summary["target_language"]) == ("en", "fr")
 
 
-def test_what_it_says_of_few_pairs_and_few_words_helps(tmp_path: Path) -> None:
+def test_what_it_says_of_few_pairs_and_few_words_helps(tmp_path):
     texts = write_pairs(tmp_path, "train")
     told = nmtalign(tmp_path, "prep", *texts, "--shortlist", "3", "-o", "d").stderr
     assert "is the text in" not in told  # the shortlist leaves these words out
@@ -79,7 +78,7 @@ def test_what_it_says_of_few_pairs_and_few_words_helps(tmp_path: Path) -> None:
     assert told.count("give --dev SRC TGT\n") == 1  # nothing can be set aside
 
 
-def test_a_language_without_rules_is_reported_once(tmp_path: Path) -> None:
+def test_a_language_without_rules_is_reported_once(tmp_path):
     write_pairs(tmp_path, "train")
     (tmp_path / "train.fr").rename(tmp_path / "train.tgt")
     done = nmtalign(tmp_path, "prep", "train.en", "train.tgt", "-o", "d")
@@ -87,7 +86,7 @@ def test_a_language_without_rules_is_reported_once(tmp_path: Path) -> None:
     assert done.stderr.count("no Moses rules for language 'tgt': those for English are used") == 1
 
 
-def test_the_other_direction_of_a_workspace_is_prepared(tmp_path: Path) -> None:
+def test_the_other_direction_of_a_workspace_is_prepared(tmp_path):
     source, target = write_pairs(tmp_path, "train")
     (tmp_path / "nmtalign.toml").write_text('source_language = "en"\ntarget_language = "fr"\n')
     done = nmtalign(tmp_path, "prep", target, source, "-o", "back")
@@ -95,7 +94,7 @@ def test_the_other_direction_of_a_workspace_is_prepared(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "back/summary.json").read_text())["source_language"] == "fr"
 
 
-def test_an_interrupted_run_leaves_the_corpus_that_was_there(tmp_path: Path) -> None:
+def test_an_interrupted_run_leaves_the_corpus_that_was_there(tmp_path):
     texts = write_pairs(tmp_path, "train")
     assert nmtalign(tmp_path, "prep", *texts, "-o", "d").returncode == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "d").iterdir()}
@@ -113,14 +112,14 @@ def test_an_interrupted_run_leaves_the_corpus_that_was_there(tmp_path: Path) -> 
     assert {path.name: path.read_bytes() for path in (tmp_path / "d").iterdir()} == before
 
 
-def table_of(output: str, head: str) -> dict[str, str]:
+def table_of(output, head):
     """The rows of the table that begins with this head: the first column and the next one."""
     lines = output[output.index(head) :].split("\n\n")[0].splitlines()[1:]
     return {line[: len(head)].strip(): line[len(head) :].split()[0] for line in lines}
 
 
 @pytest.mark.parametrize("name", ["corpus.en-fr.tsv", "-my corpus.en-fr.tmx", "corpus.en-fr.tsv.gz"])
-def test_one_file_with_both_languages_cleaned_and_divided(tmp_path: Path, name: str) -> None:
+def test_one_file_with_both_languages_cleaned_and_divided(tmp_path, name):
     pairs = [(f"the {word} house is red.", f"la maison {word} est rouge.") for word in "abcdefghijklmnopqrstuvwxyz"]
     pairs += [("Hello", "Hello"), ("Привет, мир", "Bonjour")]
     if ".tmx" in name:
@@ -148,7 +147,7 @@ def test_one_file_with_both_languages_cleaned_and_divided(tmp_path: Path, name: 
     assert json.loads(scored.stdout)["sentences"] == 3
 
 
-def test_text_that_is_not_raw_is_said_in_one_line(tmp_path: Path) -> None:
+def test_text_that_is_not_raw_is_said_in_one_line(tmp_path):
     for name in ("train.en", "train.fr"):
         (tmp_path / name).write_text("".join(f"number {i} &apos;s in@@ side , here .\n" for i in range(30)))
     done = nmtalign(tmp_path, "prep", "train.en", "train.fr", "-o", "d", "--quiet")
@@ -159,7 +158,7 @@ def test_text_that_is_not_raw_is_said_in_one_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_content_and_not_the_name_says_that_a_file_has_both_languages(tmp_path: Path) -> None:
+def test_the_content_and_not_the_name_says_that_a_file_has_both_languages(tmp_path):
     (tmp_path / "opus-en-de.tsv").write_text("en-US\ten-GB\tde\ngray\tgrey\tgrau\ncolor\tcolour\tFarbe\n")
     unit = (
         "<tu><tuv lang='de'><seg>rot</seg></tuv><tuv lang='en-US'><seg>red</seg></tuv><tuv lang='en-GB'><seg>pink</seg>"
@@ -175,7 +174,7 @@ def test_the_content_and_not_the_name_says_that_a_file_has_both_languages(tmp_pa
     assert sorted(Corpus.open(tmp_path / "d").source_vocabulary.words[2:]) == ["colour", "grey"]
 
 
-def test_dev_as_one_file_and_the_training_text_from_a_pipe(tmp_path: Path) -> None:
+def test_dev_as_one_file_and_the_training_text_from_a_pipe(tmp_path):
     texts = write_pairs(tmp_path, "train")
     sides = [(tmp_path / name).read_text("utf-8").splitlines() for name in texts]
     rows = "".join(f"{a}\t{b}\n" for a, b in zip(*sides, strict=True))

@@ -1,16 +1,13 @@
 """`nmtalign translate`: one output line for each input line of any content; options, formats, files."""
 
 import json
-import subprocess
-from pathlib import Path
 
 import pytest
-from helpers.commands import Inside
 
 from nmtalign.processor import fastest_precision
 
 
-def lines_of(done: subprocess.CompletedProcess[bytes]) -> list[str]:
+def lines_of(done):
     assert done.returncode == 0, done.stderr.decode()
     text = done.stdout.decode("utf-8")
     assert text.endswith("\n") or not text
@@ -18,7 +15,7 @@ def lines_of(done: subprocess.CompletedProcess[bytes]) -> list[str]:
     return text.split("\n")[:-1]
 
 
-def test_one_line_out_for_each_line_in(random_model: Path, inside: Inside) -> None:
+def test_one_line_out_for_each_line_in(random_model, inside):
     lines = [
         b"the fox sees a red boat .",
         b"",
@@ -47,14 +44,14 @@ def test_one_line_out_for_each_line_in(random_model: Path, inside: Inside) -> No
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8", "auto"])
-def test_the_last_line_names_the_precision(precision: str, random_model: Path, inside: Inside, int8: None) -> None:
+def test_the_last_line_names_the_precision(precision, random_model, inside, int8):
     done = inside("-m", random_model, "--device", "cpu", "--set", f"precision={precision}", text=b"the fox\n")
     assert len(lines_of(done)) == 1
     named = {"auto": fastest_precision()}.get(precision, precision)
     assert f"; cpu, {named}); " in done.stderr.decode().splitlines()[-1]
 
 
-def test_files_in_and_file_out(random_model: Path, tmp_path: Path, inside: Inside) -> None:
+def test_files_in_and_file_out(random_model, tmp_path, inside):
     (tmp_path / "one.en").write_bytes(b"\xef\xbb\xbfthe fox\na boat")
     (tmp_path / "two.en").write_bytes(b"\xff\n\n")
     (tmp_path / "more.en").write_bytes(b"red\n")
@@ -68,7 +65,7 @@ def test_files_in_and_file_out(random_model: Path, tmp_path: Path, inside: Insid
     assert out[0] == first[0]
 
 
-def test_the_workspace_names_the_model_and_has_settings(random_model: Path, tmp_path: Path, inside: Inside) -> None:
+def test_the_workspace_names_the_model_and_has_settings(random_model, tmp_path, inside):
     (tmp_path / "nmtalign.toml").write_text(f'model = "{random_model}"\n[translate]\nbeam = 2\nn_best = 2\n')
     assert len(lines_of(inside(text=b"the fox\n"))) == 2
     assert len(lines_of(inside("--n-best", 1, text=b"the fox\n"))) == 1
@@ -77,7 +74,7 @@ def test_the_workspace_names_the_model_and_has_settings(random_model: Path, tmp_
     assert b"--n-best 3 does not go with nmtalign.toml: [translate] beam = 2: a search finds at most" in done.stderr
 
 
-def test_no_input_and_no_model(random_model: Path, tmp_path: Path, inside: Inside) -> None:
+def test_no_input_and_no_model(random_model, tmp_path, inside):
     done = inside("-m", random_model, text=b"")
     assert lines_of(done) == []
     assert b"nmtalign: 0 lines" in done.stderr
@@ -88,7 +85,7 @@ def test_no_input_and_no_model(random_model: Path, tmp_path: Path, inside: Insid
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_attention(blind_model: Path, tmp_path: Path, inside: Inside) -> None:
+def test_without_attention(blind_model, tmp_path, inside):
     assert len(lines_of(inside("-m", blind_model, "--beam", 2, text=b"the fox\n\n"))) == 2
     for option in (("--replace-unk",), ("--save-alignments", "soft.h5"), ("--alignment", "hard")):
         done = inside("-m", blind_model, *option, text=b"the fox\n")
@@ -97,7 +94,7 @@ def test_without_attention(blind_model: Path, tmp_path: Path, inside: Inside) ->
     assert not (tmp_path / "soft.h5").exists()
 
 
-def test_objects_in_and_out(random_model: Path, tmp_path: Path, inside: Inside) -> None:
+def test_objects_in_and_out(random_model, tmp_path, inside):
     text = b'{"text": "the fox", "n": 7}\n\n{"source": "a boat", "id": "x"}\n'
     both = ("--set", "input_format=json", "--format", "json")
     found = [json.loads(line) for line in lines_of(inside("-m", random_model, *both, text=text))]

@@ -2,11 +2,9 @@
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.commands import Inside, Unfinished
 
 from nmtalign.alignment import alignment_file
 from nmtalign.alignment.alignment_file import AlignmentFile
@@ -14,7 +12,7 @@ from nmtalign.alignment.alignment_file import AlignmentFile
 TEXT = b"the fox sees\n\na red boat .\n" + b"the fox " * 9 + b"\nhedgehog\n"
 
 
-def test_every_entry_of_the_n_best_lists(random_model: Path, tmp_path: Path, inside: Inside) -> None:
+def test_every_entry_of_the_n_best_lists(random_model, tmp_path, inside):
     lists = ("--beam", 4, "--n-best", 3, "--format", "json", "--tokenized", "--set", "max_source_length=8")
     saved = ("--save-alignments", "a.h5", "--set", "save_alignments_of=n-best", "--set", "alignment_type=float32")
     done = inside("-m", random_model, *lists, *saved, text=TEXT)
@@ -36,9 +34,7 @@ def test_every_entry_of_the_n_best_lists(random_model: Path, tmp_path: Path, ins
         assert len(file) == sum(len(line["n_best"]) for line in found) > 10
 
 
-def test_both_go_on_after_the_same_line(
-    random_model: Path, tmp_path: Path, inside: Inside, unfinished: Unfinished, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_both_go_on_after_the_same_line(random_model, tmp_path, inside, unfinished, monkeypatch):
     monkeypatch.setattr(alignment_file, "COMMIT", 1)
     (tmp_path / "in.en").write_bytes(TEXT * 3)
     more = ("--n-best", 2, "--set", "save_alignments_of=n-best", "--beam", 3, "--set", "batch_size=8")
@@ -66,9 +62,7 @@ def test_both_go_on_after_the_same_line(
         (tmp_path / "out").unlink()
 
 
-def test_a_resumed_run_has_the_same_files_by_content(
-    random_model: Path, tmp_path: Path, inside: Inside, unfinished: Unfinished
-) -> None:
+def test_a_resumed_run_has_the_same_files_by_content(random_model, tmp_path, inside, unfinished):
     contents = {"lexicon": "fox\trenard\n", "glossary": "red\trouge\n"}
     for name, content in contents.items():
         (tmp_path / name).write_text(content)

@@ -2,10 +2,8 @@
 
 import gzip
 import re
-from pathlib import Path
 
 import pytest
-from helpers.commands import Inside
 
 from nmtalign.api import link
 
@@ -13,11 +11,11 @@ HTML = b"<h1>The <b>fox</b> sees</h1>\n<p title='the'>a red <i>boat</i>. The fox
 
 
 @pytest.fixture
-def run(random_model: Path, inside: Inside) -> Inside:
+def run(random_model, inside):
     return lambda *arguments, text=HTML: inside("-m", random_model, *arguments, text=text)
 
 
-def test_html_keeps_all_but_its_text(run: Inside) -> None:
+def test_html_keeps_all_but_its_text(run):
     done = run("--markup", "html")
     assert done.returncode == 0, done.stderr
     pattern = rb"<[^>]*>|\{name\}"
@@ -29,7 +27,7 @@ def test_html_keeps_all_but_its_text(run: Inside) -> None:
     assert done.stderr.count(b"\n") == 1
 
 
-def test_other_formats(run: Inside) -> None:
+def test_other_formats(run):
     assert run("--markup", "html", text=b"<p></p>\r\n").stdout == b"<p></p>\r\n"
     srt = b"1\n00:00:01,000 --> 00:00:02,000\nThe fox\n\n2\n00:00:02,000 --> 00:00:03,000\nsees a boat.\n"
     found = run("--markup", "srt", text=srt).stdout
@@ -54,15 +52,13 @@ def test_other_formats(run: Inside) -> None:
         (b"\xef\xbb\xbf<meta charset=iso-8859-1><p>%s", "le café ő".encode()),
     ],
 )
-def test_a_page_keeps_the_encoding_that_it_declares(
-    run: Inside, monkeypatch: pytest.MonkeyPatch, page: bytes, found: bytes
-) -> None:
+def test_a_page_keeps_the_encoding_that_it_declares(run, monkeypatch, page, found):
     monkeypatch.setattr("nmtalign.translating.translator.Translator._text", lambda *_: "le café ő")
     done = run("--markup", "html", text=page % b"the fox")
     assert (done.returncode, done.stdout) == (0, page % found)
 
 
-def test_a_file_is_written_when_it_is_complete(run: Inside, tmp_path: Path) -> None:
+def test_a_file_is_written_when_it_is_complete(run, tmp_path):
     (tmp_path / "page.html").write_bytes(HTML)
     assert run("--markup", "html", "page.html", "-o", "out.html.gz", "-q", text=None).returncode == 0
     with gzip.open(tmp_path / "out.html.gz") as stream:
@@ -70,7 +66,7 @@ def test_a_file_is_written_when_it_is_complete(run: Inside, tmp_path: Path) -> N
     assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.html.gz"]
 
 
-def test_an_aligner_can_place_the_tags(run: Inside, blind_model: Path, inside: Inside, tmp_path: Path) -> None:
+def test_an_aligner_can_place_the_tags(run, blind_model, inside, tmp_path):
     for name, line in (("en", "the fox sees a red boat .\n"), ("fr", "le renard voit un bateau rouge .\n")):
         (tmp_path / f"train.{name}").write_text(line * 20)
     link(tmp_path / "train.en", tmp_path / "train.fr", tmp_path / "aligner")
@@ -83,7 +79,7 @@ def test_an_aligner_can_place_the_tags(run: Inside, blind_model: Path, inside: I
     assert b"aligner" in done.stderr
 
 
-def test_a_wrong_aligner_is_an_error_before_the_translation(run: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_aligner_is_an_error_before_the_translation(run, monkeypatch):
     monkeypatch.delattr("nmtalign.translating.translator.Translator.translate_numbered")
     assert run("--markup", "html", "--set", "aligner=absent").returncode == 4
 
@@ -102,7 +98,7 @@ def test_a_wrong_aligner_is_an_error_before_the_translation(run: Inside, monkeyp
         (("--target", "page.html"), "--markup gives one document"),
     ],
 )
-def test_what_a_document_excludes(arguments: tuple[str, ...], message: str, run: Inside, tmp_path: Path) -> None:
+def test_what_a_document_excludes(arguments, message, run, tmp_path):
     (tmp_path / "page.html").write_bytes(HTML)
     done = run("--markup", "html", *arguments)
     assert (done.returncode, done.stdout) == (2, b"")
@@ -113,7 +109,7 @@ def test_what_a_document_excludes(arguments: tuple[str, ...], message: str, run:
 @pytest.mark.parametrize(
     ("markup", "message"), [("xliff", "not XML"), ("html", "line 1: not UTF-8"), ("srt", "no srt")]
 )
-def test_a_wrong_document_is_named(markup: str, message: str, run: Inside, tmp_path: Path) -> None:
+def test_a_wrong_document_is_named(markup, message, run, tmp_path):
     (tmp_path / "page").write_bytes(b"<p>the fox" if markup == "srt" else b"<p>caf\xe9")
     done = run("--markup", markup, "page", text=None)
     assert (done.returncode, done.stdout) == (3, b"")

@@ -9,10 +9,9 @@ import signal
 import threading
 import time
 import zlib
-from pathlib import Path
 
 import pytest
-from helpers.commands import Inside, Start, Unfinished, assert_same_lines
+from helpers.commands import assert_same_lines
 
 from nmtalign.text.lines import counted
 
@@ -20,7 +19,7 @@ WORDS = ["the", "fox", "sees", "a", "red", "boat", ".", "hedgehog"]
 FORMATS = [(), ("--n-best", "3"), ("--set", "sample=true")]
 
 
-def text_of(lines: int) -> bytes:
+def text_of(lines):
     """Lines of 0 to 9 words, the same at every call."""
     generator = random.Random(lines)
     texts = (" ".join(generator.choices(WORDS, k=generator.randrange(10))) for _ in range(lines))
@@ -28,9 +27,7 @@ def text_of(lines: int) -> bytes:
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form[0].strip("-") if form else "text")
-def test_a_file_that_was_cut_off_ends_the_same(
-    random_model: Path, tmp_path: Path, inside: Inside, unfinished: Unfinished, form: tuple[str, ...]
-) -> None:
+def test_a_file_that_was_cut_off_ends_the_same(random_model, tmp_path, inside, unfinished, form):
     # Batches of a few words, and with them windows: some are done, one is done in part, some are left.
     arguments = ("-m", random_model, "--beam", 3, "--set", "batch_size=8", *form, "-o", "out.fr", "in.en")
     (tmp_path / "in.en").write_bytes(text_of(40))
@@ -56,7 +53,7 @@ def test_a_file_that_was_cut_off_ends_the_same(
     assert (tmp_path / "out.fr").read_text() == whole
 
 
-def test_a_resumed_file_has_to_fit(random_model: Path, tmp_path: Path, inside: Inside, unfinished: Unfinished) -> None:
+def test_a_resumed_file_has_to_fit(random_model, tmp_path, inside, unfinished):
     (tmp_path / "out.fr").write_text("a\nb\nc\n")
     arguments = ("-m", random_model, "--beam", 1, "-o", "out.fr")
     for more, code, message in (
@@ -83,7 +80,7 @@ def test_a_resumed_file_has_to_fit(random_model: Path, tmp_path: Path, inside: I
     assert b"out.fr.partial: the input has changed; its first 1 line must be as before" in done.stderr
 
 
-def test_a_new_run_keeps_what_another_left_until_its_end(random_model: Path, tmp_path: Path, inside: Inside) -> None:
+def test_a_new_run_keeps_what_another_left_until_its_end(random_model, tmp_path, inside):
     (tmp_path / "out.fr").write_text("whole\n")
     (tmp_path / "out.fr.partial").write_text("long work\n")
     (tmp_path / "in.en").write_bytes(text_of(400))
@@ -108,7 +105,7 @@ def test_a_new_run_keeps_what_another_left_until_its_end(random_model: Path, tmp
     assert (tmp_path / "out.fr").read_bytes() == resumed
 
 
-def wait_for(path: Path, size: int) -> None:
+def wait_for(path, size):
     """Waits until a file has this number of bytes."""
     for _ in range(6000):
         if path.exists() and path.stat().st_size >= size:
@@ -117,9 +114,7 @@ def wait_for(path: Path, size: int) -> None:
     raise AssertionError(f"{path} has not come to {size} bytes")
 
 
-def test_ended_by_sigterm_and_resumed_from_a_pipe(
-    random_model: Path, tmp_path: Path, inside: Inside, process: Start
-) -> None:
+def test_ended_by_sigterm_and_resumed_from_a_pipe(random_model, tmp_path, inside, process):
     arguments, text = ("-m", random_model, "--beam", 2, "--format", "json"), text_of(50)
     with process(*arguments, "-o", "out.fr", "-") as run:
         run.stdin.write(text)

@@ -2,24 +2,21 @@
 
 import gzip
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from helpers.command_line import run_nmtalign
-from helpers.commands import Inside
 
 SOURCE = "the fox sees a red boat .\n\nthe heron\nthe boat\n"
 TARGET = "le renard voit un bateau rouge .\n\nun héron\n\n"
 
 
 @pytest.fixture
-def scores(inside: Inside, tmp_path: Path, random_model: Path) -> Callable[..., list[str]]:
+def scores(inside, tmp_path, random_model):
     """The lines that `nmtalign translate in.en ARGUMENTS` prints."""
     (tmp_path / "in.en").write_text(SOURCE)
     (tmp_path / "out.fr").write_text(TARGET)
 
-    def run(*arguments: object) -> list[str]:
+    def run(*arguments):
         done = inside("-m", random_model, "-q", "in.en", *arguments)
         assert (done.returncode, done.stderr) == (0, b"")
         return done.stdout.decode().splitlines()
@@ -27,10 +24,7 @@ def scores(inside: Inside, tmp_path: Path, random_model: Path) -> Callable[..., 
     return run
 
 
-Scores = Callable[..., list[str]]
-
-
-def test_a_number_per_line_and_a_summary(scores: Scores, inside: Inside, tmp_path: Path, random_model: Path) -> None:
+def test_a_number_per_line_and_a_summary(scores, inside, tmp_path, random_model):
     numbers = [float(line) for line in scores("--target", "out.fr")]
     assert len(numbers) == 4
     assert numbers[1] == 0
@@ -44,7 +38,7 @@ def test_a_number_per_line_and_a_summary(scores: Scores, inside: Inside, tmp_pat
     assert [float(line) for line in piped.stdout.splitlines()] == pytest.approx(numbers, abs=1e-5)
 
 
-def test_scores_words_and_json(scores: Scores) -> None:
+def test_scores_words_and_json(scores):
     plain = [float(line) for line in scores("--target", "out.fr")]
     found = [float(line) for line in scores("--target", "out.fr", "--set", "length_penalty=0.5")]
     assert found == pytest.approx([plain[0] / 8**0.5, 0, plain[2] / 3**0.5, plain[3]], abs=1e-5)
@@ -61,7 +55,7 @@ def test_scores_words_and_json(scores: Scores) -> None:
     assert (objects[2]["source_unknown"], objects[2]["target_unknown"]) == (1, 1)
 
 
-def test_a_list_of_translate_is_rescored_to_itself(scores: Scores, tmp_path: Path) -> None:
+def test_a_list_of_translate_is_rescored_to_itself(scores, tmp_path):
     settings = ("--tokenized", "--set", "word_scores=true", "--set", "word_penalty=0.2")
     listed = scores(*settings, "--beam", 4, "--n-best", 3, "--alignment", "hard")
     (tmp_path / "list").write_text("".join(f"{line}\n" for line in listed))
@@ -77,7 +71,7 @@ def test_a_list_of_translate_is_rescored_to_itself(scores: Scores, tmp_path: Pat
         assert values[1][3:] == pytest.approx(values[0][2:], abs=1e-5)
 
 
-def test_lists_are_written_back_with_a_feature(scores: Scores, tmp_path: Path) -> None:
+def test_lists_are_written_back_with_a_feature(scores, tmp_path):
     lines = [
         "0 ||| un bateau ||| lm= -3 ||| -0.5 ||| 0-0",
         "0 ||| le renard voit un bateau rouge . ||| lm= -9 ||| -0.7",

@@ -5,20 +5,17 @@ import os
 import pty
 import random
 import signal
-import subprocess
 import threading
 from pathlib import Path
-from typing import IO
 
 import pytest
-from helpers.commands import Inside, Start
 
 
-def pipes(process: "subprocess.Popen[bytes]") -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+def pipes(process):
     return process.stdin, process.stdout, process.stderr
 
 
-def test_a_line_that_is_too_long_ends_the_run_after_the_lines_before_it(doubtful_model: Path, process: Start) -> None:
+def test_a_line_that_is_too_long_ends_the_run_after_the_lines_before_it(doubtful_model, process):
     arguments = ("-m", doubtful_model, "--beam", 1, "--set")
     for form, line in (("text", b"a boat\n"), ("json", b'{"text": "a boat"}\n')):
         with process(*arguments, f"input_format={form}") as child:
@@ -28,7 +25,7 @@ def test_a_line_that_is_too_long_ends_the_run_after_the_lines_before_it(doubtful
             assert b"standard input: line 4: longer than 4,194,304 bytes" in err
 
 
-def test_a_parent_that_waits_for_its_answers(doubtful_model: Path, process: Start) -> None:
+def test_a_parent_that_waits_for_its_answers(doubtful_model, process):
     parts = [b"the fox\n", b"\n", b"a boat\n\n", b"\xff\n", b"a\r\n", *[b"sees a fox .\n" * 3] * 4, b" \t\n" * 9]
     arguments = ("-m", doubtful_model, "--beam", 2, "--threads", 2, "--replace-unk")
     with process(*arguments, variables={"LC_ALL": "C", "PYTHONIOENCODING": "ascii"}) as child:
@@ -55,7 +52,7 @@ def test_a_parent_that_waits_for_its_answers(doubtful_model: Path, process: Star
     assert told[1].endswith("% of the source words are unknown")
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(random_model: Path, process: Start) -> None:
+def test_a_reader_that_goes_away_ends_it_quietly(random_model, process):
     with process("-m", random_model, "--beam", 1, "--threads", 2) as child:
         stdin, stdout, stderr = pipes(child)
         stdin.write(b"the fox\n" * 10)
@@ -69,12 +66,12 @@ def test_a_reader_that_goes_away_ends_it_quietly(random_model: Path, process: St
         assert stderr.read() == b""
 
 
-def test_ctrl_c_leaves_whole_lines(random_model: Path, process: Start, inside: Inside) -> None:
+def test_ctrl_c_leaves_whole_lines(random_model, process, inside):
     text = b"the fox sees a red boat .\na boat\n\n" * 20000
     with process("-m", random_model, "--beam", 4, "--threads", 2) as child:
         stdin, stdout, stderr = pipes(child)
 
-        def write() -> None:
+        def write():
             with contextlib.suppress(BrokenPipeError):  # it has ended
                 stdin.write(text)
 
@@ -97,14 +94,14 @@ def test_ctrl_c_leaves_whole_lines(random_model: Path, process: Start, inside: I
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_is_told_in_one_line(random_model: Path, process: Start) -> None:
+def test_a_full_disk_is_told_in_one_line(random_model, process):
     with Path("/dev/full").open("wb") as full, process("-m", random_model, stdout=full) as child:
         message = b"nmtalign: error: standard output: cannot write: no space left on the disk\n"
         assert child.communicate(b"a\n" * 9)[1] == message
     assert child.returncode == 5
 
 
-def test_progress_on_a_terminal(random_model: Path, tmp_path: Path, process: Start) -> None:
+def test_progress_on_a_terminal(random_model, tmp_path, process):
     """Also tests that an output which is not a regular file, here /dev/null, is written to and not replaced."""
     (tmp_path / "in.en").write_bytes(b"the fox sees a red boat .\n" * 200)
     terminal, child_side = pty.openpty()
@@ -125,7 +122,7 @@ def test_progress_on_a_terminal(random_model: Path, tmp_path: Path, process: Sta
     assert Path("/dev/null").is_char_device()
 
 
-def test_nobody_reads_the_messages(random_model: Path, tmp_path: Path, process: Start) -> None:
+def test_nobody_reads_the_messages(random_model, tmp_path, process):
     """The command finishes its work, although its messages cannot be written."""
     (tmp_path / "in.en").write_bytes(b"the fox \xff\n" * 200)
     with process("-m", random_model, "--beam", 1, "in.en") as child:
@@ -139,7 +136,7 @@ def test_nobody_reads_the_messages(random_model: Path, tmp_path: Path, process: 
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="streams have no names here")
-def test_a_stream_that_is_given_by_name_is_written_to(random_model: Path, tmp_path: Path, process: Start) -> None:
+def test_a_stream_that_is_given_by_name_is_written_to(random_model, tmp_path, process):
     """The stream may be redirected to a file: neither the file nor, as root, the named stream is replaced."""
     for name in ("/proc/self/fd/1", "-"):
         (tmp_path / "out").write_bytes(b"before\n")

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
@@ -19,7 +17,7 @@ SIGNATURE = "BLEU|nrefs:1|tok:13a"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Two alignment files, gold links, and two models with logs of their training."""
     zeros = np.zeros(2, np.float32)
     for name, target in (("alignments.h5", ["le", "chat"]), ("b.h5", ["la", "chatte"])):
@@ -44,13 +42,13 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(folder, *arguments, **environment):
     """Runs `nmtalign view ARGUMENTS` in this process, with other variables of the environment."""
     with patch.dict(os.environ, {"COLUMNS": "100", **environment}):
         return commands.run(folder, "view", *arguments)
 
 
-def test_alignments_in_the_terminal(folder: Path) -> None:
+def test_alignments_in_the_terminal(folder):
     done = run(folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[0] == "sentence 0"
@@ -69,7 +67,7 @@ def test_alignments_in_the_terminal(folder: Path) -> None:
         assert max(map(len, done.stdout.splitlines())) <= 11
 
 
-def test_curves_in_the_terminal(folder: Path) -> None:
+def test_curves_in_the_terminal(folder):
     done = run(folder, "small=model", "other/model/train.jsonl", "--x", "hours", "--set", "width=60")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -83,14 +81,14 @@ FIGURES = [("alignments.h5 b.h5", "a.png", b"\x89PNG"), ("small=model other/mode
 
 
 @pytest.mark.parametrize(("inputs", "name", "magic"), FIGURES)
-def test_figures(folder: Path, inputs: str, name: str, magic: bytes) -> None:
+def test_figures(folder, inputs, name, magic):
     done = run(folder, *inputs.split(), "-o", name)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", f"nmtalign: wrote {name}\n")
     assert (folder / name).read_bytes().startswith(magic)
     assert run(folder, *inputs.split(), "-o", "d.svg", "-q").stderr == ""
 
 
-def test_names_and_titles_may_have_any_bytes(folder: Path) -> None:
+def test_names_and_titles_may_have_any_bytes(folder):
     odd = os.fsdecode(b"caf\xe9")
     (folder / f"{odd}.h5").write_bytes((folder / "alignments.h5").read_bytes())
     for more in (
@@ -103,7 +101,7 @@ def test_names_and_titles_may_have_any_bytes(folder: Path) -> None:
     assert "<title>Alignments: caf\ufffd.h5</title>" in (folder / "odd.html").read_text("utf-8")
 
 
-def test_a_page(folder: Path) -> None:
+def test_a_page(folder):
     done = run(folder, "a=alignments.h5", "--limit", "2", "--title", "A <b>title</b>", "-o", "page.html")
     assert (done.returncode, done.stdout) == (0, "")
     assert "alignments.h5: only 2 sentences shown; --limit 0 shows all" in done.stderr
@@ -117,14 +115,14 @@ def test_a_page(folder: Path) -> None:
     assert "<title>A &lt;b&gt;title&lt;/b&gt;</title>" in (folder / "page.html").read_text()
 
 
-def test_colour_depends_on_the_environment(folder: Path) -> None:
+def test_colour_depends_on_the_environment(folder):
     for inputs, code in ((["alignments.h5"], "\x1b[48;5;231m"), (["a=model", "b=other/model"], "\x1b[38;5;208m")):
         assert "\x1b" not in run(folder, *inputs).stdout
         assert code in run(folder, *inputs, FORCE_COLOR="1").stdout
         assert "\x1b" not in run(folder, *inputs, FORCE_COLOR="1", NO_COLOR="1").stdout
 
 
-def test_the_function(folder: Path) -> None:
+def test_the_function(folder):
     text = nmtalign.view(folder / "alignments.h5", sentence=2, end=False, width=40)
     assert text.splitlines()[-1] == "le ██"
     assert "sentence 0" in nmtalign.view([("a", folder / "alignments.h5"), folder / "b.h5"], width=80)

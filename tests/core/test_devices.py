@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -47,10 +46,10 @@ def test_the_command_line_asks_before_pytorch_is_imported(given, expected):
         RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
     ],
 )
-def test_a_batch_is_halved_until_it_fits(error: Exception) -> None:
+def test_a_batch_is_halved_until_it_fits(error):
     sizes = []
 
-    def work(items: Sequence[int]) -> list[int]:
+    def work(items):
         sizes.append(len(items))
         if sum(items) > 6:
             raise error
@@ -63,8 +62,8 @@ def test_a_batch_is_halved_until_it_fits(error: Exception) -> None:
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
 
-def test_other_errors_are_not_taken_for_memory() -> None:
-    def work(items: Sequence[int]) -> list[int]:
+def test_other_errors_are_not_taken_for_memory():
+    def work(items):
         raise RuntimeError("shapes do not fit")
 
     with pytest.raises(RuntimeError, match="shapes do not fit"):
@@ -83,14 +82,9 @@ def test_products_in_fp32_use_tf32_once_a_gpu_is_chosen(monkeypatch):
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-@pytest.fixture
-def with_mps(monkeypatch):
-    """Pretends that PyTorch sees a GPU of Apple."""
+def test_mps_is_chosen_only_by_its_name(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-
-
-def test_mps_is_chosen_only_by_its_name(with_mps):
     assert pick_device("auto") == torch.device("cpu")
     assert pick_device("mps") == torch.device("mps")
     assert not picks_bf16("auto", torch.device("mps"), 512)

@@ -6,9 +6,7 @@ Without a GPU the same checks run on the CPU, with the static shapes that a GPU 
 import copy
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmtalign.core import model as core_model
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import Batch, TranslationModel, make_batch
+from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.core.numerics import Fusion
 from nmtalign.search.beam_search import BeamSearch, ModelSession, Sources
 from nmtalign.settings.command_settings import TranslateConfig
@@ -32,7 +30,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 WORDS = 50
 
 
-def model_of(name: str) -> TranslationModel:
+def model_of(name):
     """A preset at a small size, in float64 on the CPU, with biases, and attention that is not even."""
     words = {"source_vocabulary_size": WORDS, "target_vocabulary_size": WORDS}
     torch.manual_seed(5)
@@ -46,7 +44,7 @@ def model_of(name: str) -> TranslationModel:
     return model.eval()
 
 
-def batch_of(seed: int, copies: bool, longer: int = 0) -> Batch:
+def batch_of(seed, copies, longer=0):
     """Random pairs of several lengths; with copies, each place has its own word."""
     draw = torch.Generator().manual_seed(seed)
     lengths = (3, 5), (9, 2), (6, 11), (1, 1), (12, 12)
@@ -55,7 +53,7 @@ def batch_of(seed: int, copies: bool, longer: int = 0) -> Batch:
     return make_batch([(source, target) for source, target in pairs], copies=sources if copies else None)
 
 
-def loss_and_gradient(model: TranslationModel, batch: Batch, dtype: torch.dtype | None = None) -> list[Tensor]:
+def loss_and_gradient(model, batch, dtype=None):
     """The negative log-likelihood and the gradient of each parameter, in float64 on the CPU.
 
     The attention weights have a gradient of their own, as in a training with given links.
@@ -66,7 +64,7 @@ def loss_and_gradient(model: TranslationModel, batch: Batch, dtype: torch.dtype 
     return [each.detach().cpu().double() for each in (loss.nll, *gradients)]
 
 
-def distance(found: list[Tensor], exact: list[Tensor]) -> float:
+def distance(found, exact):
     """The length of the difference over the length of what is exact, of all numbers together."""
     difference = sum(float((one - other).square().sum()) for one, other in zip(found, exact, strict=True))
     return (difference / sum(float(one.square().sum()) for one in exact)) ** 0.5
@@ -74,7 +72,7 @@ def distance(found: list[Tensor], exact: list[Tensor]) -> float:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_computes_the_same_as_in_float64(name: str, device: str) -> None:
+def test_a_preset_computes_the_same_as_in_float64(name, device):
     exact, batch = model_of(name), batch_of(1, PRESETS[name].get("copy", False))
     ours, there = copy.deepcopy(exact).float().to(device), batch.to(torch.device(device))
     expected = loss_and_gradient(exact, batch)
@@ -90,7 +88,7 @@ def test_a_preset_computes_the_same_as_in_float64(name: str, device: str) -> Non
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_finds_the_same_translations_as_in_float64(name: str, device: str) -> None:
+def test_a_preset_finds_the_same_translations_as_in_float64(name, device):
     exact, batch = model_of(name), batch_of(2, PRESETS[name].get("copy", False))
     ours, options = copy.deepcopy(exact).float().to(device), TranslateConfig(beam=4)
     found = []
@@ -104,10 +102,10 @@ def test_a_preset_finds_the_same_translations_as_in_float64(name: str, device: s
 
 
 @pytest.fixture
-def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+def like_a_gpu(monkeypatch):
     """From its call on, a CPU computes as a GPU does, with functions that are compiled or run as they are written."""
 
-    def begin(compiled: bool) -> None:
+    def begin(compiled):
         monkeypatch.setattr(Fusion, "wanted", compiled)
         monkeypatch.setattr(Tensor, "is_cuda", property(lambda _: True))
         monkeypatch.setattr(core_model, "_to_gradient", core_model._fused_gradient)
@@ -116,7 +114,7 @@ def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_computes_on_a_gpu_as_on_a_cpu(name: str, like_a_gpu: Callable[[bool], None]) -> None:
+def test_a_preset_computes_on_a_gpu_as_on_a_cpu(name, like_a_gpu):
     model, batch = model_of(name), batch_of(3, PRESETS[name].get("copy", False))
     expected, weights = loss_and_gradient(model, batch), model.force(*batch.inputs()).weights
     like_a_gpu(False)
@@ -129,9 +127,7 @@ def test_a_preset_computes_on_a_gpu_as_on_a_cpu(name: str, like_a_gpu: Callable[
 @pytest.mark.skipif(shutil.which("g++") is None, reason="PyTorch's compiler for a CPU needs one of C++")
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ["rnnsearch-50", "small"])
-def test_what_a_gpu_compiles_computes_the_same(
-    name: str, dtype: torch.dtype | None, like_a_gpu: Callable[[bool], None]
-) -> None:
+def test_what_a_gpu_compiles_computes_the_same(name, dtype, like_a_gpu):
     """PyTorch's compiler translates the same functions to C++. The second batch has other lengths."""
     torch.compiler.reset()
     exact, batches = model_of(name), [batch_of(1, False, longer) for longer in (0, 2)]
@@ -145,16 +141,16 @@ def test_what_a_gpu_compiles_computes_the_same(
 class Operations(TorchDispatchMode):
     """Counts what a block computes, by the name of the operation."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.counts = Counter[str]()
 
-    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
         self.counts[function.overloadpacket.__name__] += 1
         return function(*arguments, **(options or {}))
 
 
-def test_an_update_looks_up_no_state_and_copies_no_rate_that_it_does_not_need() -> None:
+def test_an_update_looks_up_no_state_and_copies_no_rate_that_it_does_not_need():
     """Each would be a launch on a GPU."""
     model = model_of("rnnsearch-50").float()
     optimizer = make_optimizer(model.parameters(), TrainingConfig(optimizer="adadelta"))

@@ -1,6 +1,7 @@
-"""The model compared with the naive loop, and independence of padding, batches and steps."""
+"""The model compared with the naive loop, independence of padding, batches and steps, and how weights start."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -70,6 +71,15 @@ def test_shared_embeddings_need_equal_sizes(sizes):
         (TINY, {"attention_span": "local-m", "attention": "none"}, "needs attention = "),
         (TINY, {"attention_span": "local-p", "coverage": "linguistic"}, "needs coverage = none"),
         (TINY, {"attention_window": 0, "attention_span": "local-m"}, "must be at least 1"),
+        (TINY, {"coverage": "linguistic", "attention": "none"}, "needs attention = additive or concat"),
+        (TINY, {"coverage": "linguistic", "attention": "general"}, "needs attention = additive or concat"),
+        (TINY, {"reverse_source": True}, "needs bidirectional = false"),
+        (TINY, {"copy": True, "attention": "none"}, "needs attention = "),
+        (TINY, {"copy": True, "attention_span": "local-m"}, "needs attention_span = global"),
+        (TINY, {"norm": "post"}, "needs architecture = transformer"),
+        (TINY, {"alignment_layer": 1}, "there is no such layer of a Transformer"),
+        (TINY, {"alignment_head": 1}, "there is no such head of a Transformer"),
+        (models.TRANSFORMER, {"copy": True}, "needs copy = false"),
         (TINY, {"input_feeding": "attentional"}, "needs readout = attentional"),
         (TINY, {"input_feeding": "attentional", "readout": "attentional"}, "needs order = "),
         (models.LUONG[0], {"attention_layer": "first"}, "where the last layer attends"),
@@ -212,3 +222,40 @@ def test_the_alternatives_of_a_word_lose_the_same_units():
     assert lost.any()
     assert (lost == lost[:, :1]).all()
     assert (lost[1:, 0] != lost[:-1, 0]).any()
+
+
+SIZES = {"embedding": 80, "hidden": 100, "attention_hidden": 90, "maxout": 50}
+
+
+def check_statistics(model, deviation):
+    """Biases are 0, recurrent blocks orthogonal, all else has the deviation of its name and value, where 0 is 0."""
+    for name, parameter in model.named_parameters():
+        value = parameter.detach()
+        wanted = 0 if "bias" in name else deviation(name, value)
+        if not wanted:
+            assert not value.any(), name
+        elif name.endswith("recurrent_weight"):
+            for block in value.view(-1, 100, 100):
+                torch.testing.assert_close(block @ block.T, torch.eye(100), atol=1e-4, rtol=0)
+        else:
+            assert abs(value.std().item() - wanted) < 6 * wanted / math.sqrt(2 * value.numel()), name
+            assert abs(value.mean().item()) < 6 * wanted / math.sqrt(value.numel()), name
+
+
+@pytest.mark.parametrize("options", [{}, {"cell": "cudnn"}, {"coverage": "linguistic"}, {"attention": "general"}])
+def test_the_papers_statistics(options):
+    torch.manual_seed(0)
+    check_statistics(TranslationModel(ModelConfig(500, 600, **SIZES, **options)), of_the_paper)
+
+
+def of_the_paper(name, value):
+    if name.endswith("attention.vector"):
+        return 0
+    return 0.001 if name.endswith(("query_weight", "key_weight", "coverage_weight", "fertility_weight")) else 0.01
+
+
+@pytest.mark.parametrize("options", [{}, {"attention": "general"}, {"output_rank": 0, "cell": "cudnn"}])
+def test_lecuns_deviation_is_that_of_the_inputs(options):
+    torch.manual_seed(0)
+    model = TranslationModel(ModelConfig(500, 600, **SIZES | options, initialisation="lecun"))
+    check_statistics(model, lambda name, value: value.shape[-1] ** -0.5)

@@ -3,10 +3,9 @@
 import json
 import random
 import unicodedata
-from pathlib import Path
 
 import pytest
-from helpers.parallel_texts import Pairs, files_of, write_pairs
+from helpers.parallel_texts import files_of, write_pairs
 
 from nmtalign.data.prepare import prepare
 from nmtalign.data.screening import _MARKUP, Cleaner, _foreign, _usual_scripts, bare
@@ -40,14 +39,14 @@ NOISE = {
 }
 
 
-def cleaned(folder: Path, train: Pairs, dev: Pairs | None = None, **settings: object) -> dict[str, int]:
-    config = PrepConfig(clean=True, workers=1, **settings)  # type: ignore[arg-type]
+def cleaned(folder, train, dev=None, **settings):
+    config = PrepConfig(clean=True, workers=1, **settings)
     others = write_pairs(folder, "dev", dev) if dev else None
     summary = prepare(write_pairs(folder, "train", train), folder / "data", config, LANGUAGES, others, force=True)
     return dict(summary.splits["train"].dropped)
 
 
-def test_each_filter_drops_its_noise_and_nothing_else(tmp_path: Path) -> None:
+def test_each_filter_drops_its_noise_and_nothing_else(tmp_path):
     mixed = [*GOOD, *(pair for pairs in NOISE.values() for pair in pairs)]
     random.Random(1).shuffle(mixed)
     counts = {name: count for name, count in cleaned(tmp_path, mixed).items() if count}
@@ -55,33 +54,21 @@ def test_each_filter_drops_its_noise_and_nothing_else(tmp_path: Path) -> None:
     assert cleaned(tmp_path, GOOD) == dict.fromkeys(cleaned(tmp_path, GOOD), 0)
 
 
-@pytest.mark.parametrize(
-    ("text", "is_markup"),
-    [
-        ("Write to ann.lee@mail.example.org today", True),
-        ("<ann@example.org>", True),
-        ("See www.example.org", True),
-        ("<br/> and", True),
-        ("a @ b. c", False),
-        ("4 < 5 > 3", False),
-        (">a@b" * 100_000, False),
-        ("x@y", False),
-        ("a" * 1_000_000 + "@", False),
-        ("a" + "@" * 1_000_000, False),
-        ("@" * 1_000_000, False),
-    ],
-)
-def test_addresses_and_tags_are_markup(text: str, is_markup: bool) -> None:
-    assert bool(_MARKUP.search(text)) == is_markup
+def test_addresses_and_tags_are_markup():
+    for text in ("Write to ann.lee@mail.example.org today", "<ann@example.org>", "See www.example.org", "<br/> and"):
+        assert _MARKUP.search(text)
+    million = "@" * 1_000_000
+    for text in ("a @ b. c", "4 < 5 > 3", ">a@b" * 100_000, "x@y", "a" * 1_000_000 + "@", f"a{million}", million):
+        assert not _MARKUP.search(text)
 
 
-def test_sentences_of_dev_leave_the_training_text_and_dev_is_never_changed(tmp_path: Path) -> None:
+def test_sentences_of_dev_leave_the_training_text_and_dev_is_never_changed(tmp_path):
     noisy = [(GOOD[3][0].upper(), "autre chose"), ("1990", "1990"), ("x", "x"), ("", "")]
     assert cleaned(tmp_path, GOOD, noisy)["in dev or test"] == 1
     assert json.loads((tmp_path / "data/summary.json").read_text("utf-8"))["splits"]["dev"]["kept"] == len(noisy)
 
 
-def test_a_language_outside_the_table_has_the_script_of_its_text(tmp_path: Path) -> None:
+def test_a_language_outside_the_table_has_the_script_of_its_text():
     sample = [("ᐃᓄᒃᑎᑐᑦ ᐅᖃᐅᓯᖅ", "one text")] * 9 + [("one", "another")]
     cleaner = Cleaner(("iu", "en"), sample)
     reasons = [cleaner.reason(pair, (bare(pair[0]), bare(pair[1]))) for pair in sample[-2:]]
@@ -102,13 +89,13 @@ def test_a_language_outside_the_table_has_the_script_of_its_text(tmp_path: Path)
         ("hi", "हिन्दी में लिखा हुआ"),
     ],
 )
-def test_letters_of_several_scripts_and_marks_are_no_strangers(language: str, line: str) -> None:
+def test_letters_of_several_scripts_and_marks_are_no_strangers(language, line):
     assert _foreign(bare(line), _usual_scripts(language, [line] * 10)) == 0
     assert _foreign(bare("Привет"), _usual_scripts(language, [line] * 10)) == 1
 
 
 @pytest.mark.parametrize("words", [{}, {"vocabulary": "bpe", "size": "90"}])
-def test_sets_that_are_set_aside_share_no_sentence_with_the_training_text(tmp_path: Path, words: dict) -> None:
+def test_sets_that_are_set_aside_share_no_sentence_with_the_training_text(tmp_path, words):
     pairs = [*GOOD, *(("Yes.", f"Oui, {i}.") for i in range(20)), *GOOD[:30], ("", "x")]
     config = PrepConfig(dev_lines=20, test_lines=15, workers=1, **words)
     texts = write_pairs(tmp_path, "train", pairs)
@@ -129,7 +116,7 @@ def test_sets_that_are_set_aside_share_no_sentence_with_the_training_text(tmp_pa
     assert files_of(tmp_path / "data") == files_of(tmp_path / "again")
 
 
-def test_near_duplicates_of_sets_that_are_set_aside_are_dropped_with_clean(tmp_path: Path) -> None:
+def test_near_duplicates_of_sets_that_are_set_aside_are_dropped_with_clean(tmp_path):
     good = [(source, target.replace("est", "était")) for source, target in GOOD]
     others = [(source.upper() + " 1", unicodedata.normalize("NFD", target) + " !") for source, target in good]
     pairs = [pair for both in zip(good, others, strict=True) for pair in both]
@@ -137,7 +124,7 @@ def test_near_duplicates_of_sets_that_are_set_aside_are_dropped_with_clean(tmp_p
     assert (counts["near-duplicate"], counts["set aside"], counts["in dev or test"]) == (100, 10, 0)
 
 
-def test_what_cannot_be_set_aside(tmp_path: Path) -> None:
+def test_what_cannot_be_set_aside(tmp_path):
     texts = write_pairs(tmp_path, "train", GOOD)
     with pytest.raises(UsageError, match="dev_lines = 90 does not go with test_lines = 10: too large for 100 diff"):
         prepare(texts, tmp_path / "data", PrepConfig(dev_lines=90, test_lines=10), LANGUAGES)
@@ -155,6 +142,6 @@ def test_what_cannot_be_set_aside(tmp_path: Path) -> None:
         assert len((tmp_path / "data/dev.en").read_text().splitlines()) == lines
 
 
-def test_new_settings_at_their_defaults_are_not_recorded() -> None:
+def test_new_settings_at_their_defaults_are_not_recorded():
     assert set(PrepConfig(dev_lines=3).identity()) - set(PrepConfig().identity()) == {"dev_lines"}
     assert not {"clean", "dev_lines", "test_lines", "columns", "workers"} & set(PrepConfig().identity())

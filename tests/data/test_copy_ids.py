@@ -1,7 +1,5 @@
 """The ids of a copying model, from a prepared corpus and from text."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -19,11 +17,11 @@ SPECIALS = ("</s>", "<unk>")
 CONFIG = PrepConfig(vocabulary="none", shortlist="6:7")
 
 
-def paths(folder: Path) -> tuple[Path, Path]:
+def paths(folder):
     return folder / "text.en", folder / "text.fr"
 
 
-def prepared(folder: Path) -> Corpus:
+def prepared(folder):
     """A corpus of random words, of which each side knows others; train and dev have the same pairs."""
     generator, lines = np.random.default_rng(4), []
     for letters in ("abcdefghij", "cdefghijkl"):
@@ -35,7 +33,7 @@ def prepared(folder: Path) -> Corpus:
     return Corpus.open(folder / "data")
 
 
-def test_equal_words_get_equal_ids() -> None:
+def test_equal_words_get_equal_ids():
     source, target = Vocabulary([*SPECIALS, "the", "in"]), Vocabulary([*SPECIALS, "le", "Paris", "2"])
     words = ["the", "Zoe", "in", "Paris", "2", "Zoe", "</s>"]
     translation = ["Zoe", "le", "Bob", "in", "Paris", "the", "<unk>", "</s>"]
@@ -48,7 +46,7 @@ def test_equal_words_get_equal_ids() -> None:
     assert pair_ids((source, target), words, words) == (source.encode(words), target.encode(words), [])
 
 
-def test_batches_of_a_corpus_have_the_ids_of_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_a_corpus_have_the_ids_of_its_text(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus_writer, "_BLOCK", 50)
     corpus = prepared(tmp_path)
     vocabularies, dev = (corpus.source_vocabulary, corpus.target_vocabulary), corpus.splits["dev"]
@@ -68,7 +66,7 @@ def test_batches_of_a_corpus_have_the_ids_of_its_text(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("name", ["unknown", "unknown_at"])
-def test_a_damaged_corpus_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_damaged_corpus_is_refused(tmp_path, name):
     corpus = prepared(tmp_path)
     side = corpus.splits["train"].source
     setattr(side, name, getattr(side, name)[:-1])

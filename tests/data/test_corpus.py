@@ -1,8 +1,3 @@
-import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import h5py
 import numpy as np
 import pytest
@@ -27,7 +22,7 @@ SENTENCES = st.lists(
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     pairs = [("the cat sleeps", "le chat dort"), ("the dog", "le chien"), ("a cat", "un chat gris")]
     texts = write_pairs(tmp_path, "train", pairs)
     prepare(texts, tmp_path / "data", PrepConfig(), ("en", "fr"), dev=texts)
@@ -36,9 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 @settings(max_examples=25, deadline=None)
 @given(sources=SENTENCES, targets=SENTENCES)
-def test_what_was_written_is_read(
-    tmp_path_factory: pytest.TempPathFactory, sources: list[str], targets: list[str]
-) -> None:
+def test_what_was_written_is_read(tmp_path_factory, sources, targets):
     folder = tmp_path_factory.mktemp("corpus")
     pairs = [*zip(sources, targets, strict=False), ("a b", "é")]
     train = write_pairs(folder, "train", pairs)
@@ -61,7 +54,7 @@ def test_what_was_written_is_read(
         assert (corpus.splits["dev"].source.text(number), corpus.splits["dev"].target.text(number)) == pair
 
 
-def test_layout(folder: Path) -> None:
+def test_layout(folder):
     with h5py.File(folder / "corpus.h5") as file:
         assert file.attrs["format"] == b"nmtalign corpus"
         assert file.attrs["format_version"] == 2
@@ -76,16 +69,7 @@ def test_layout(folder: Path) -> None:
         assert bytes(file["dev/source/text"][()]) == b"the cat sleepsthe doga cat"
 
 
-def test_the_corpus_stays_readable_when_the_folder_is_elsewhere(folder: Path, tmp_path: Path) -> None:
-    moved = tmp_path / "else where"
-    shutil.move(folder, moved)
-    corpus = Corpus.open(moved / "corpus.h5")
-    assert (corpus.source_language, corpus.target_language) == ("en", "fr")
-    assert corpus.tokenizers.kind == "moses"
-    assert corpus.hash == Corpus.open(moved).hash
-
-
-def test_the_hash_tells_texts_apart_that_have_one_vocabulary(tmp_path: Path) -> None:
+def test_the_hash_tells_texts_apart_that_have_one_vocabulary(tmp_path):
     hashes = set()
     for number, first in enumerate(("a b", "b a", "a b")):
         texts = write_pairs(tmp_path, f"t{number}", [(first, "x y"), ("a b", "y x")])
@@ -96,7 +80,7 @@ def test_the_hash_tells_texts_apart_that_have_one_vocabulary(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["source.vocabulary.txt", "target.vocabulary.txt", "tokenizer.json"])
-def test_a_changed_or_missing_file_is_named(folder: Path, name: str) -> None:
+def test_a_changed_or_missing_file_is_named(folder, name):
     path = folder / name
     path.write_bytes(path.read_bytes() + b"more\n")
     with pytest.raises(FormatError, match=rf"{name}: changed since corpus\.h5 was made"):
@@ -106,7 +90,7 @@ def test_a_changed_or_missing_file_is_named(folder: Path, name: str) -> None:
         Corpus.open(folder)
 
 
-def test_missing_foreign_and_damaged_files_are_refused(folder: Path, tmp_path: Path) -> None:
+def test_missing_foreign_and_damaged_files_are_refused(folder, tmp_path):
     with pytest.raises(FormatError, match="no prepared corpus here"):
         Corpus.open(tmp_path / "nowhere")
     path = folder / "corpus.h5"
@@ -121,15 +105,15 @@ def test_missing_foreign_and_damaged_files_are_refused(folder: Path, tmp_path: P
         Corpus.open(folder)
 
 
-def remove(*names: str) -> Callable[[h5py.File], None]:
-    def change(file: h5py.File) -> None:
+def remove(*names):
+    def change(file):
         for name in names:
             del file[name]
 
     return change
 
 
-def set_last(name: str, value: int) -> Callable[[h5py.File], None]:
+def set_last(name, value):
     return lambda file: file[name].__setitem__(-1, value)
 
 
@@ -145,9 +129,7 @@ def set_last(name: str, value: int) -> Callable[[h5py.File], None]:
         (remove("train"), "no training pairs"),
     ],
 )
-def test_changed_content_is_refused(
-    folder: Path, change: Callable[[h5py.File], None], message: str, edit_hdf5: Any
-) -> None:
+def test_changed_content_is_refused(folder, change, message, edit_hdf5):
     with edit_hdf5(folder / "corpus.h5") as file:
         change(file)
     with pytest.raises(FormatError, match=message):

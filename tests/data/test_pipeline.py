@@ -2,13 +2,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nmtalign.data.pipeline import Chunk, Pairs, tokenize_chunk, tokenize_pairs
+from nmtalign.data.pipeline import tokenize_chunk, tokenize_pairs
 from nmtalign.errors import InputError, ResourceError
 from nmtalign.text.tokenizer import SpacedWords, Tokenizers
 
@@ -18,22 +15,22 @@ SPACED = Tokenizers.spaced("en", "fr")
 class Deadly(SpacedWords):
     """Ends the process that it is sent to."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self):
         return os._exit, (1,)
 
 
-def blocks(count: int, size: int = 10) -> Iterator[Pairs]:
+def blocks(count, size=10):
     for number in range(count):
         yield [(f"a{number} b{line}", f"x{number}") for line in range(size)]
 
 
-def plain(chunk: Chunk) -> tuple[Any, ...]:
+def plain(chunk):
     """A chunk that can be compared."""
     sides = [(side.words(), side.ids.tolist(), side.lengths.tolist()) for side in (chunk.source, chunk.target)]
     return (chunk.kept, *sides, chunk.dropped["empty"], chunk.dropped["too long"])
 
 
-def test_a_chunk_keeps_what_fits() -> None:
+def test_a_chunk_keeps_what_fits():
     pairs = [("a b", "x"), ("a b c", "x"), ("", "x"), ("c", "y z")]
     chunk = tokenize_chunk(SPACED, 2, pairs)
     assert plain(chunk) == ([0, 3], (["a", "b", "c"], [0, 1, 2], [2, 1]), (["x", "y", "z"], [0, 1, 2], [1, 2]), 1, 1)
@@ -43,25 +40,25 @@ def test_a_chunk_keeps_what_fits() -> None:
     assert plain(tokenize_chunk(SPACED, 2, [])) == ([], ([], [], []), ([], [], []), 0, 0)
 
 
-def test_processes_give_the_same_in_the_same_order() -> None:
+def test_processes_give_the_same_in_the_same_order():
     alone, together = (list(tokenize_pairs(SPACED, 0, blocks(30), workers)) for workers in (1, 2))
     assert [*map(plain, alone)] == [*map(plain, together)]
     assert [chunk.source.words()[0] for chunk in together] == [f"a{number}" for number in range(30)]
 
 
-def test_lines_are_looked_at_for_their_spaces_all_at_first_then_a_few() -> None:
+def test_lines_are_looked_at_for_their_spaces_all_at_first_then_a_few():
     moses = Tokenizers.moses("en", "fr")
     for workers in (1, 2):
-        lines: Iterator[Pairs] = iter([[("a", "b;")] * 20] * 12)
+        lines = iter([[("a", "b;")] * 20] * 12)
         chunks = list(tokenize_pairs(moses, 0, lines, workers, spacing=True))
         assert [chunk.spacing["a", ";", ""] for chunk in chunks] == [20] * 4 + [2] * 8
         assert not any(chunk.spacing for chunk in tokenize_pairs(moses, 0, blocks(12), workers))
 
 
-def test_no_more_is_read_than_is_in_flight() -> None:
+def test_no_more_is_read_than_is_in_flight():
     read = 0
 
-    def counted() -> Iterator[Pairs]:
+    def counted():
         nonlocal read
         for block in blocks(100):
             read += 1
@@ -70,12 +67,12 @@ def test_no_more_is_read_than_is_in_flight() -> None:
     stream = tokenize_pairs(SPACED, 0, counted(), 2)
     next(stream)
     assert read <= 16
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
 
 
-def test_an_error_of_the_text_ends_the_processes() -> None:
+def test_an_error_of_the_text_ends_the_processes():
 
-    def torn() -> Iterator[Pairs]:
+    def torn():
         yield from blocks(12)
         raise InputError("line 121")
 
@@ -83,12 +80,12 @@ def test_an_error_of_the_text_ends_the_processes() -> None:
         list(tokenize_pairs(SPACED, 0, torn(), 2))
 
 
-def test_a_process_that_was_killed_is_said() -> None:
+def test_a_process_that_was_killed_is_said():
     with pytest.raises(ResourceError, match="a process of prep was killed"):
         list(tokenize_pairs(Tokenizers(Deadly(), SpacedWords()), 0, blocks(50), 2))
 
 
-def test_processes_end_with_the_one_that_started_them() -> None:
+def test_processes_end_with_the_one_that_started_them():
     code = (
         "import time\nfrom nmtalign.data.pipeline import process_pool\n"
         "with process_pool(2) as pool:\n"
@@ -102,7 +99,7 @@ def test_processes_end_with_the_one_that_started_them() -> None:
         assert process.communicate(timeout=60)[0] == b""
 
 
-def test_processes_do_not_run_the_script_of_the_user(tmp_path: Path) -> None:
+def test_processes_do_not_run_the_script_of_the_user(tmp_path):
     """A script without `if __name__ == "__main__"` ran again in each process, and "was killed (out of memory?)"."""
     (script := tmp_path / "script.py").write_text(
         "from nmtalign.data.pipeline import process_pool\n"

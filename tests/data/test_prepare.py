@@ -3,13 +3,11 @@ import json
 import random
 import resource
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
 import pytest
-from helpers.parallel_texts import Pairs, files_of, write_pairs
+from helpers.parallel_texts import files_of, write_pairs
 
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
@@ -21,7 +19,7 @@ from nmtalign.settings.command_settings import PrepConfig
 LANGUAGES = ("en", "fr")
 
 
-def many_pairs(count: int, seed: int = 1) -> Pairs:
+def many_pairs(count, seed=1):
     chance = random.Random(seed)
     words = ["".join(chance.choices("abcdefgé", k=chance.randint(1, 6))) for _ in range(200)]
     return [
@@ -30,7 +28,7 @@ def many_pairs(count: int, seed: int = 1) -> Pairs:
     ]
 
 
-def train_tokens(folder: Path) -> list[tuple[list[str], list[str]]]:
+def train_tokens(folder):
     corpus = Corpus.open(folder)
     split = corpus.splits["train"]
     return [
@@ -39,7 +37,7 @@ def train_tokens(folder: Path) -> list[tuple[list[str], list[str]]]:
     ]
 
 
-def test_a_full_disk_is_an_error_of_the_system_and_no_words_of_hdf5(tmp_path: Path, capfd) -> None:
+def test_a_full_disk_is_an_error_of_the_system_and_no_words_of_hdf5(tmp_path, capfd):
     """HDF5 would print tracebacks when its objects are freed, after Python has reported the error."""
     texts = write_pairs(tmp_path, "train", many_pairs(500))
     prepare(texts, tmp_path / "whole", PrepConfig(), LANGUAGES)
@@ -58,7 +56,7 @@ def test_a_full_disk_is_an_error_of_the_system_and_no_words_of_hdf5(tmp_path: Pa
     assert files_of(tmp_path / "data") == files_of(tmp_path / "whole")
 
 
-def test_words_are_tokenised_with_their_case(tmp_path: Path) -> None:
+def test_words_are_tokenised_with_their_case(tmp_path):
     texts = write_pairs(tmp_path, "train", [("The dog's here.", "L'animal est là."), ("It rains.", "Il pleut.")])
     summary = prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES)
     assert train_tokens(tmp_path / "data") == [
@@ -73,7 +71,7 @@ def test_words_are_tokenised_with_their_case(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "data/summary.json").read_text("utf-8")) == summary.as_dict()
 
 
-def test_the_spacing_of_the_target_is_learned(tmp_path: Path) -> None:
+def test_the_spacing_of_the_target_is_learned(tmp_path):
     texts = write_pairs(tmp_path, "train", [(f"No {n}; yes?", f"Non {n}; «\u00a0oui\u00a0»?") for n in range(30)])
     prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES)
     tokenizers = Corpus.open(tmp_path / "data").tokenizers
@@ -83,7 +81,7 @@ def test_the_spacing_of_the_target_is_learned(tmp_path: Path) -> None:
     assert "spacing" not in json.loads((tmp_path / "pieces/tokenizer.json").read_text("utf-8"))
 
 
-def test_a_shortlist_counts_all_ids_and_only_kept_pairs(tmp_path: Path) -> None:
+def test_a_shortlist_counts_all_ids_and_only_kept_pairs(tmp_path):
     pairs = [("a a a b b c", "x y")] * 2 + [("d " * 60, "z")]
     texts = write_pairs(tmp_path, "train", pairs)
     dev = write_pairs(tmp_path, "dev", [("a d", "x y"), ("", ""), ("b " * 60, "z")])
@@ -112,7 +110,7 @@ def test_a_shortlist_counts_all_ids_and_only_kept_pairs(tmp_path: Path) -> None:
         ({"max_length": 0, "drop_duplicates": True}, 3, (3, 2, 0)),
     ],
 )
-def test_pairs_that_are_dropped(tmp_path: Path, settings: dict[str, Any], kept: int, dropped: tuple[int, ...]) -> None:
+def test_pairs_that_are_dropped(tmp_path, settings, kept, dropped):
     pairs = [("a", "x y z"), ("", "x"), ("a", " \t"), ("a b c d", "x"), ("a", "x y z "), ("\x01", "x"), ("b", "x")]
     texts = write_pairs(tmp_path, "train", [*pairs, ("b", "x")])
     train = prepare(texts, tmp_path / "data", PrepConfig(**settings), LANGUAGES).splits["train"]
@@ -120,7 +118,7 @@ def test_pairs_that_are_dropped(tmp_path: Path, settings: dict[str, Any], kept: 
     assert len(Corpus.open(tmp_path / "data").splits["train"]) == kept
 
 
-def test_blank_pairs_of_dev_are_no_training_pairs(tmp_path: Path) -> None:
+def test_blank_pairs_of_dev_are_no_training_pairs(tmp_path):
     train = write_pairs(tmp_path, "train", [("a", "x"), ("", ""), ("b", ""), ("c", "y")])
     for shared, pairs in ((0, [("d", "z"), ("", ""), ("b", "")]), (1, [("d", "z"), ("", ""), ("c", "y")])):
         dev = write_pairs(tmp_path, "dev", pairs)
@@ -130,7 +128,7 @@ def test_blank_pairs_of_dev_are_no_training_pairs(tmp_path: Path) -> None:
         assert not found or f"{shared} of the 2 pairs of dev" in found[0]
 
 
-def test_seen_texts_are_those_of_a_set() -> None:
+def test_seen_texts_are_those_of_a_set():
     chance = random.Random(3)
     seen, expected = SeenTexts(), set()
     for _ in range(50):
@@ -143,7 +141,7 @@ def test_seen_texts_are_those_of_a_set() -> None:
 
 
 @pytest.mark.parametrize("sizes", [{"shortlist": "100"}, {"vocabulary": "unigram", "size": "120"}])
-def test_the_number_of_processes_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: dict) -> None:
+def test_the_number_of_processes_changes_nothing(tmp_path, monkeypatch, sizes):
     monkeypatch.setattr("nmtalign.data.pipeline.CHUNK", 50)
     texts = write_pairs(tmp_path, "train", many_pairs(600))
     contents = []
@@ -156,12 +154,12 @@ def test_the_number_of_processes_changes_nothing(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("vocabulary", ["bpe", "unigram"])
-def test_subwords(tmp_path: Path, vocabulary: str) -> None:
+def test_subwords(tmp_path, vocabulary):
     pairs = many_pairs(300)
     texts = write_pairs(
         tmp_path, "train", [*pairs, ("", "x"), ("x", "\u200b\u3000\x00"), ("one\rtwo\u2028three", "un")]
     )
-    config = PrepConfig(vocabulary=vocabulary, size="100:120", max_length=20)  # type: ignore[arg-type]
+    config = PrepConfig(vocabulary=vocabulary, size="100:120", max_length=20)
     dev = write_pairs(tmp_path, "dev", [("a ☃ b", "é")])
     summary = prepare(texts, tmp_path / "data", config, LANGUAGES, dev)
     corpus = Corpus.open(tmp_path / "data")
@@ -182,7 +180,7 @@ def test_subwords(tmp_path: Path, vocabulary: str) -> None:
     assert not {"source.spm", "target.spm"} & files_of(tmp_path / "data").keys()
 
 
-def test_of_bytes_ten_are_as_long_as_a_token(tmp_path: Path) -> None:
+def test_of_bytes_ten_are_as_long_as_a_token(tmp_path):
     texts = write_pairs(tmp_path, "train", [("é" * 24, "x"), ("é" * 25, "x"), (" a\t b ", "y" * 50), ("", "z")])
     summary = prepare(texts, tmp_path / "data", PrepConfig(vocabulary="bytes", max_length=5), LANGUAGES)
     corpus = Corpus.open(tmp_path / "data")
@@ -194,10 +192,10 @@ def test_of_bytes_ten_are_as_long_as_a_token(tmp_path: Path) -> None:
     assert prepare(texts, tmp_path / "all", config, LANGUAGES).splits["train"].kept == 3
 
 
-def test_one_line_for_subword_sizes_that_cannot_be(tmp_path: Path) -> None:
+def test_one_line_for_subword_sizes_that_cannot_be(tmp_path):
     texts = write_pairs(tmp_path, "train", many_pairs(30))
     for vocabulary in ("bpe", "unigram"):
-        config = PrepConfig(vocabulary=vocabulary, size="5000")  # type: ignore[arg-type]
+        config = PrepConfig(vocabulary=vocabulary, size="5000")
         with pytest.raises(UsageError, match=r"train\.en: its text gives at most \d+$") as caught:
             prepare(texts, tmp_path / "data", config, LANGUAGES)
     largest = str(caught.value).rpartition(" ")[2]
@@ -207,7 +205,7 @@ def test_one_line_for_subword_sizes_that_cannot_be(tmp_path: Path) -> None:
     assert len(Corpus.open(tmp_path / "data").source_vocabulary) == int(largest)
 
 
-def test_wide_ids_where_the_vocabulary_is_large(tmp_path: Path) -> None:
+def test_wide_ids_where_the_vocabulary_is_large(tmp_path):
     words = [f"w{number}" for number in range(66_000)]
     pairs = [(" ".join(words[i : i + 40]), "x") for i in range(0, len(words), 40)]
     texts = write_pairs(tmp_path, "train", pairs)
@@ -219,7 +217,7 @@ def test_wide_ids_where_the_vocabulary_is_large(tmp_path: Path) -> None:
     assert max(split.pair(i)[0].max() for i in range(len(split))) == 66_001
 
 
-def test_a_failure_leaves_the_corpus_that_was_there(tmp_path: Path) -> None:
+def test_a_failure_leaves_the_corpus_that_was_there(tmp_path):
     texts = write_pairs(tmp_path, "train", many_pairs(20))
     folder = tmp_path / "data"
     prepare(texts, folder, PrepConfig(), LANGUAGES)
@@ -236,14 +234,14 @@ def test_a_failure_leaves_the_corpus_that_was_there(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_run_are_removed(tmp_path):
     (tmp_path / "data/.prep/new").mkdir(parents=True)
     (tmp_path / "data/.prep/new/corpus.h5").touch()
     prepare(write_pairs(tmp_path, "train", many_pairs(20)), tmp_path / "data", PrepConfig(), LANGUAGES)
     assert not (tmp_path / "data/.prep").exists()
 
 
-def test_a_folder_in_which_another_process_works_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_in_which_another_process_works_is_left_alone(tmp_path):
     texts = write_pairs(tmp_path, "train", many_pairs(20))
     with folder_lock(tmp_path / "data"), pytest.raises(UsageError, match="another process is working in this folder"):
         prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES)
@@ -258,7 +256,7 @@ def test_a_folder_in_which_another_process_works_is_left_alone(tmp_path: Path) -
         ([("a b c", "x"), ("", "")], r"\(1 empty, 1 too long\); raise max_length"),
     ],
 )
-def test_nothing_left(tmp_path: Path, pairs: Pairs, message: str) -> None:
+def test_nothing_left(tmp_path, pairs, message):
     texts = write_pairs(tmp_path, "train", pairs)
     with pytest.raises(InputError, match=message):
         prepare(texts, tmp_path / "data", PrepConfig(max_length=2), LANGUAGES)
@@ -266,14 +264,14 @@ def test_nothing_left(tmp_path: Path, pairs: Pairs, message: str) -> None:
 
 
 @pytest.mark.parametrize("pairs", [[], [("", "x"), ("a", " ")]])
-def test_a_dev_set_without_a_pair_is_refused(tmp_path: Path, pairs: Pairs) -> None:
+def test_a_dev_set_without_a_pair_is_refused(tmp_path, pairs):
     texts, dev = write_pairs(tmp_path, "train", many_pairs(20)), write_pairs(tmp_path, "dev", pairs)
     with pytest.raises(InputError, match=r"dev\.fr: no pair of dev has text on both sides; give files with text$"):
         prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, dev)
     assert not (tmp_path / "data").exists()
 
 
-def test_progress_and_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_and_steps(tmp_path, monkeypatch):
     monkeypatch.setattr("nmtalign.data.pipeline.CHUNK", 8)
     texts = write_pairs(tmp_path, "train", many_pairs(20))
     counts: list[int] = []

@@ -1,11 +1,9 @@
 """`prep --subwords`: the pieces that it chooses for a text, and the advice to use it."""
 
 import random
-from pathlib import Path
-from typing import Any
 
 import pytest
-from helpers.parallel_texts import Pairs, files_of, write_pairs
+from helpers.parallel_texts import files_of, write_pairs
 
 from nmtalign.api import prepare
 from nmtalign.data.corpus import Corpus
@@ -18,25 +16,25 @@ LETTERS = {
 }  # fmt: skip
 
 
-def line_in(language: str, chance: random.Random) -> str:
+def line_in(language, chance):
     """A line of random words of a language, with a name in Latin letters, as texts of all languages have them."""
     words = ["".join(chance.choices(LETTERS[language], k=chance.randint(1, 5))) for _ in range(6)]
     return " ".join([*words, "Anna 1999."])
 
 
-def pairs_in(source: str, target: str, count: int = 100) -> Pairs:
+def pairs_in(source, target, count=100):
     chance = random.Random(1)
     return [(line_in(source, chance), line_in(target, chance)) for _ in range(count)]
 
 
-def settings_of(folder: Path, pairs: Pairs, languages: tuple[str, str] = ("en", "fr"), **settings: Any) -> Any:
+def settings_of(folder, pairs, languages=("en", "fr"), **settings):
     """Prepares a corpus, and returns the settings that it records."""
     texts = write_pairs(folder, "train", pairs)
     prepare(*texts, folder / "data", languages=languages, force=True, workers=1, **settings)
     return Corpus.open(folder / "data").settings
 
 
-def test_more_pairs_get_more_pieces() -> None:
+def test_more_pairs_get_more_pieces():
     sizes = [subword_size(pairs) for pairs in (1, 100, 2_000, 10_000, 29_000, 400_000, 1_000_000, 10**9)]
     assert sizes == sorted(sizes)
     assert (subword_size(29_000), subword_size(1_000_000)) == (8_000, 16_000)
@@ -46,16 +44,9 @@ def test_more_pairs_get_more_pieces() -> None:
 
 @pytest.mark.parametrize(
     ("source", "target", "joint"),
-    [
-        *(("en", other, other == "fr") for other in LETTERS if other != "en"),
-        ("ja", "en", False),
-        ("ja", "zh", True),
-        ("ru", "el", False),
-    ],
+    [("en", "fr", True), ("en", "ru", False), ("ru", "el", False), ("ja", "en", False), ("ja", "zh", True)],
 )
-def test_both_sides_have_the_same_pieces_if_they_have_the_same_script(
-    tmp_path: Path, source: str, target: str, joint: bool
-) -> None:
+def test_both_sides_have_the_same_pieces_if_they_have_the_same_script(tmp_path, source, target, joint):
     """The letters decide, and not the languages: transliterated text is Latin."""
     for languages in ((source, target), ("xx", "yy")):
         settings = settings_of(tmp_path, pairs_in(source, target), languages, subwords=True)
@@ -67,7 +58,7 @@ def test_both_sides_have_the_same_pieces_if_they_have_the_same_script(
 
 @pytest.mark.parametrize("count", [1, 20])
 @pytest.mark.parametrize("target", ["fr", "zh"])
-def test_a_short_text_gets_the_largest_possible_vocabulary(tmp_path: Path, count: int, target: str) -> None:
+def test_a_short_text_gets_the_largest_possible_vocabulary(tmp_path, count, target):
     """The recorded settings give the same corpus, and one piece more is too many."""
     pairs = pairs_in("en", target, count)
     recorded = settings_of(tmp_path, pairs, subwords=True)
@@ -84,7 +75,7 @@ def test_a_short_text_gets_the_largest_possible_vocabulary(tmp_path: Path, count
             settings_of(tmp_path, pairs, **{**recorded, "size": ":".join(larger)})
 
 
-def test_pieces_are_learned_from_long_lines_too(tmp_path: Path) -> None:
+def test_pieces_are_learned_from_long_lines_too(tmp_path):
     """sentencepiece leaves out lines of more than 4192 bytes."""
     pairs = pairs_in("en", "ru", 400)
     long = [" ".join(side) + mark for side, mark in zip(zip(*pairs, strict=True), ("ж", "ё"), strict=True)]
@@ -95,7 +86,7 @@ def test_pieces_are_learned_from_long_lines_too(tmp_path: Path) -> None:
     assert "ё" in "".join(corpus.target_vocabulary.words)
 
 
-def test_a_language_without_spaces_needs_no_size_for_a_short_text(tmp_path: Path) -> None:
+def test_a_language_without_spaces_needs_no_size_for_a_short_text(tmp_path):
     pairs = pairs_in("zh", "en", 20)
     settings = settings_of(tmp_path, pairs, ("zh", "en"))
     assert settings["vocabulary"] == "unigram"
@@ -116,13 +107,13 @@ def test_a_language_without_spaces_needs_no_size_for_a_short_text(tmp_path: Path
     ],
     ids=str,
 )
-def test_explicit_settings_are_kept(tmp_path: Path, given: dict[str, Any], recorded: dict[str, Any]) -> None:
+def test_explicit_settings_are_kept(tmp_path, given, recorded):
     given = {"subwords": True, **given}
     settings = settings_of(tmp_path, pairs_in("en", given.pop("target", "fr")), **given)
     assert {name: settings.get(name, False) for name in recorded} == recorded
 
 
-def test_a_corpus_without_subwords_records_what_it_always_did(tmp_path: Path) -> None:
+def test_a_corpus_without_subwords_records_what_it_always_did(tmp_path):
     pairs = pairs_in("en", "fr")
     always = {"shortlist": "30000", "min_count": 1, "size": "8000", "max_length": 50, "drop_duplicates": False}
     assert settings_of(tmp_path, pairs) == {"vocabulary": "word", **always}
@@ -132,19 +123,19 @@ def test_a_corpus_without_subwords_records_what_it_always_did(tmp_path: Path) ->
     assert pieces == {"vocabulary": "unigram", **always, "size": pieces["size"], "joint": True}
 
 
-def test_the_same_command_replaces_its_corpus_and_no_other(tmp_path: Path) -> None:
+def test_the_same_command_replaces_its_corpus_and_no_other(tmp_path):
     texts = write_pairs(tmp_path, "train", pairs_in("en", "fr"))
     for _ in range(2):
         prepare(*texts, tmp_path / "data", languages=("en", "fr"), subwords=True)
     for settings in ({"subwords": True, "size": "70"}, {}):
         with pytest.raises(UsageError, match="a corpus of other text or settings"):
-            prepare(*texts, tmp_path / "data", languages=("en", "fr"), **settings)  # type: ignore[arg-type]
+            prepare(*texts, tmp_path / "data", languages=("en", "fr"), **settings)
 
 
-def notes(folder: Path, pairs: Pairs, dev: Pairs | None, **settings: Any) -> list[str]:
+def notes(folder, pairs, dev, **settings):
     train = write_pairs(folder, "train", pairs)
     held_out = None if dev is None else write_pairs(folder, "dev", dev)
-    options: dict[str, Any] = {"languages": ("en", "fr"), "dev": held_out, "force": True, "workers": 1}
+    options = {"languages": ("en", "fr"), "dev": held_out, "force": True, "workers": 1}
     return prepare(*train, folder / "data", **options, **settings).notes
 
 
@@ -153,7 +144,7 @@ KNOWN = [("two one", "deux un")] * 300
 UNKNOWN = [*KNOWN, *([("four five", "un deux")] * 4)]  # 8 of 1,216 words
 
 
-def test_prep_advises_subwords_only_where_the_shortlist_leaves_out_words(tmp_path: Path) -> None:
+def test_prep_advises_subwords_only_where_the_shortlist_leaves_out_words(tmp_path):
     many = [(" ".join(f"w{number}x{word}" for word in range(40)), "un deux") for number in range(800)]
     assert "--subwords" in notes(tmp_path, many, None)[-1]
     for pairs, dev, settings in (

@@ -5,12 +5,11 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from faults import commands, environment, mutations, texts
-from faults.campaign import Part, Result, run_part
+from faults.campaign import Part, run_part
 from faults.processes import Workspace, temporary_folder
 
 CAMPAIGNS = {  # those with the cheapest attempts first: what they leave of their time is for the others
@@ -25,7 +24,7 @@ CAMPAIGNS = {  # those with the cheapest attempts first: what they leave of thei
 _work: list[tuple[Part, int]] = []  # the parts and their numbers of attempts; forked processes have it, too
 
 
-def main() -> int:
+def main():
     """Returns the exit code: 1 if a part has a failure."""
     parser = argparse.ArgumentParser(prog="bin/test faults", description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="parts whose names begin so, such as 'kills: prep'")
@@ -52,7 +51,7 @@ def main() -> int:
     return int(failed > 0)
 
 
-def _parts(chosen: argparse.Namespace, workspace: Workspace) -> Iterator[tuple[Part, int]]:
+def _parts(chosen, workspace):
     names = tuple(chosen.only or CAMPAIGNS)
     wanted = dict.fromkeys(one for name, one in CAMPAIGNS.items() if any(each.startswith(name) for each in names))
     for part in (part for campaign in wanted for part in campaign.parts(workspace) if part.name.startswith(names)):
@@ -60,7 +59,7 @@ def _parts(chosen: argparse.Namespace, workspace: Workspace) -> Iterator[tuple[P
             yield part, count
 
 
-def _run(number: int, chosen: argparse.Namespace, deadline: float) -> tuple[Result, float]:
+def _run(number, chosen, deadline):
     """Runs a part; returns its result and the seconds. The parts that are left share the time that is left."""
     part, count = _work[number]
     began = time.monotonic()

@@ -6,9 +6,8 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
 
 _SHOWN = 5  # failures of a part that are printed
 _FORK = multiprocessing.get_context("fork")
@@ -38,13 +37,13 @@ class Result:
     attempts: int = 0
     failures: list[tuple[int, str]] = field(default_factory=list)
 
-    def row(self) -> str:
+    def row(self):
         """Returns a row of the table."""
         first = self.failures[0][1][:120].replace("|", "\\|").replace("\n", " ") if self.failures else ""
         return f"| {self.name} | {self.attempts:,} | {self.attempts - len(self.failures):,} | {first} |"
 
 
-def run_part(part: Part, seed: int, numbers: Iterable[int], seconds: float) -> Result:
+def run_part(part, seed, numbers, seconds):
     """Makes attempts until the time is over; the same seed and number make the same attempt again."""
     result, deadline, worker = Result(part.name), time.monotonic() + seconds, None
     for number in numbers:
@@ -65,7 +64,7 @@ def run_part(part: Part, seed: int, numbers: Iterable[int], seconds: float) -> R
     return result
 
 
-def _attempt(part: Part, seed: int, number: int) -> str:
+def _attempt(part, seed, number):
     try:
         return part.attempt(random.Random(f"{seed} {part.name} {number}"))
     except Exception:
@@ -75,19 +74,19 @@ def _attempt(part: Part, seed: int, number: int) -> str:
 class _Worker:
     """A forked process that makes attempts until one of them hangs or ends it."""
 
-    def __init__(self, part: Part, seed: int) -> None:
+    def __init__(self, part, seed):
         self._limit, (self._pipe, theirs) = part.limit, _FORK.Pipe()
         self._process = _FORK.Process(target=self._work, args=(part, seed, theirs))
         self._process.start()
         theirs.close()
         self.lives = True
 
-    def _work(self, part: Part, seed: int, pipe: Connection) -> None:
+    def _work(self, part, seed, pipe):
         self._pipe.close()
         while (number := pipe.recv()) is not None:
             pipe.send(_attempt(part, seed, number))
 
-    def attempt(self, number: int) -> str:
+    def attempt(self, number):
         """Returns the fault of an attempt."""
         self._pipe.send(number)
         if not self._pipe.poll(self._limit):
@@ -100,7 +99,7 @@ class _Worker:
             self.lives, code = False, self._process.exitcode
             return f"the process ended: {signal.Signals(-code).name if code < 0 else code}"
 
-    def end(self) -> None:
+    def end(self):
         """Ends the process."""
         self.lives = False
         self._process.kill()

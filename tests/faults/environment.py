@@ -5,14 +5,11 @@ prints in a usual environment, or refuses in one line with a documented exit cod
 """
 
 import os
-import random
 import stat
-from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from pathlib import Path
 
 from faults.campaign import Part
-from faults.processes import Ended, Workspace, run_started
+from faults.processes import run_started
 
 _FILE_NAMES = (b"a'b", b'a"b', b"a\nb", b"a\xff", b"a \x1b[2J", b"-a", b"$(id)", b"[bold]", "é".encode())
 _COMMANDS = (
@@ -25,7 +22,7 @@ _COMMANDS = (
     "aer {0}/test.align {0}/test.align",
 )  # fmt: skip
 # Shell commands around the command, and the exit codes that are right.
-_ENVIRONMENTS: Mapping[str, tuple[str, set[int]]] = {
+_ENVIRONMENTS = {
     "no HOME": ("exec env -u HOME {}", {0}),
     "HOME that cannot be made": ("HOME=/proc/none exec {}", {0}),
     "TERM=dumb": ("TERM=dumb exec {}", {0}),
@@ -50,7 +47,7 @@ _ENVIRONMENTS: Mapping[str, tuple[str, set[int]]] = {
 }
 
 
-def parts(workspace: Workspace) -> Iterator[Part]:
+def parts(workspace):
     """Environments, file names, and paths."""
     for name, case in _ENVIRONMENTS.items():
         yield Part(f"environment: {name}", partial(_attempt, workspace, *case), full=4, quick=int(name == "C locale"))
@@ -59,17 +56,17 @@ def parts(workspace: Workspace) -> Iterator[Part]:
     yield Part("environment: modes of files under umask 077", partial(_modes, workspace), full=3, quick=0)
 
 
-def _run(arguments: list[str], cwd: Path, shell: str = "exec {}") -> Ended:
+def _run(arguments, cwd, shell="exec {}"):
     return run_started(arguments, shell, cwd=cwd, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
 @cache
-def _usual(workspace: Workspace, command: str) -> bytes:
+def _usual(workspace, command):
     """What a command prints in a usual environment."""
     return _run(command.format(workspace.home).split(), workspace.folder).out
 
 
-def _attempt(workspace: Workspace, shell: str, codes: set[int], chance: random.Random) -> str:
+def _attempt(workspace, shell, codes, chance):
     command = chance.choice(_COMMANDS)
     with workspace.copy() as folder:
         ended = _run(command.format(workspace.home).split(), folder, shell)
@@ -80,7 +77,7 @@ def _attempt(workspace: Workspace, shell: str, codes: set[int], chance: random.R
     return ""
 
 
-def _named(workspace: Workspace, make: Callable[[Path], Path], chance: random.Random) -> str:
+def _named(workspace, make, chance):
     """Translates a file with this path to one beside it."""
     with workspace.copy() as folder:
         path = make(folder)
@@ -95,13 +92,13 @@ def _named(workspace: Workspace, make: Callable[[Path], Path], chance: random.Ra
         return missing.fault({3}) if same else "the translation differs"
 
 
-def _file_names(workspace: Workspace, chance: random.Random) -> str:
+def _file_names(workspace, chance):
     name = os.fsdecode(chance.choice(_FILE_NAMES) + b".en")
     return _named(workspace, lambda folder: folder / name, chance)
 
 
-def _long_path(workspace: Workspace, chance: random.Random) -> str:
-    def make(folder: Path) -> Path:
+def _long_path(workspace, chance):
+    def make(folder):
         deep = folder.joinpath(*["x" * 200] * 17)
         deep.mkdir(parents=True)
         return deep / "a.en"
@@ -109,7 +106,7 @@ def _long_path(workspace: Workspace, chance: random.Random) -> str:
     return _named(workspace, make, chance)
 
 
-def _modes(workspace: Workspace, chance: random.Random) -> str:
+def _modes(workspace, chance):
     """New files may be read only by their owner; replaced files keep their mode."""
     with workspace.copy("lexicon.txt") as folder:
         (folder / "lexicon.txt").chmod(0o644)

@@ -10,11 +10,10 @@ import gzip
 import hashlib
 import json
 import lzma
-import random
 import resource
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any
 import torch
 import zstandard
 from faults.campaign import Part
-from faults.processes import Workspace, needed
+from faults.processes import needed
 
 import nmtalign
 from nmtalign.alignment.alignment_file import AlignmentFile
@@ -61,7 +60,7 @@ _VALUES = (None, True, -1, 2**31, 2**62, 10**400, float("inf"), float("nan"), ""
 _TOKENS = (*_WORDS, *_BYTES, *_MAGIC, *_LONG)
 
 
-def _nothing(folder: Path) -> None:
+def _nothing(folder):
     """Makes no file."""
 
 
@@ -82,7 +81,7 @@ class Format:
     forge: Callable[[Path], object] | None = None
     _state: dict[str, Any] = field(default_factory=dict)
 
-    def attempt(self, workspace: Workspace, chance: random.Random) -> str:
+    def attempt(self, workspace, chance):
         """Changes the file and reads it."""
         if not self._state:
             self._begin(workspace)
@@ -103,7 +102,7 @@ class Format:
             return "read without an error, and the result is another one"
         return ""
 
-    def _begin(self, workspace: Workspace) -> None:
+    def _begin(self, workspace):
         """Makes the files of this process; later allocations are limited."""
         folder = workspace.folder / f"mutated {self.name}"
         path, original = folder / self.file, folder / "original"
@@ -124,7 +123,7 @@ class Format:
         resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, resource.RLIM_INFINITY))
 
 
-def mutated(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
+def mutated(data, others, chance):
     """Returns other bytes: one to four changes, or another file."""
     if chance.random() < 0.01:
         return chance.choice(others)
@@ -133,23 +132,23 @@ def mutated(data: bytes, others: Sequence[bytes], chance: random.Random) -> byte
     return data
 
 
-def _place(data: bytes, chance: random.Random) -> int:
+def _place(data, chance):
     """A place in a file; half of the places are in its first KB, where headers are."""
     return chance.randint(0, min(len(data), 1024) if chance.random() < 0.5 else len(data))
 
 
-def _flip(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
+def _flip(data, others, chance):
     changed = bytearray(data)
     for _ in range(chance.choice((1, 1, 2, 8)) if data else 0):
         changed[min(_place(data, chance), len(data) - 1)] ^= 1 << chance.randrange(8)
     return bytes(changed)
 
 
-def _cut(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
+def _cut(data, others, chance):
     return data[: _place(data, chance)]
 
 
-def _splice(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
+def _splice(data, others, chance):
     """Puts a part of this file or another one in place of a part."""
     other = chance.choice((data, chance.choice(others)))
     begin, size = _place(other, chance), chance.choice((1, 4, 8, 64, 1000))
@@ -157,24 +156,24 @@ def _splice(data: bytes, others: Sequence[bytes], chance: random.Random) -> byte
     return data[:at] + other[begin : begin + size] + data[at + chance.choice((0, size)) :]
 
 
-def _drop(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
+def _drop(data, others, chance):
     at = _place(data, chance)
     return data[:at] + data[at + chance.choice((1, 2, 8, 100)) :]
 
 
-def _token(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
+def _token(data, others, chance):
     at = _place(data, chance)
     return data[:at] + chance.choice(_TOKENS) + data[at + chance.choice((0, 1, 3)) :]
 
 
-def _number(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
+def _number(data, others, chance):
     """Overwrites 1 to 8 bytes by a number of extreme size, in little-endian order."""
     at, size = _place(data, chance), chance.choice((1, 2, 4, 8))
     value = chance.choice((0, 1, 2 ** (8 * size) - 1, 2 ** (8 * size - 1), chance.randrange(2 ** (8 * size))))
     return data[:at] + value.to_bytes(size, "little") + data[at + size :]
 
 
-def _word(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
+def _word(data, others, chance):
     """Replaces, repeats or exchanges the words of a line of text."""
     lines = data.split(b"\n")
     at = chance.randrange(len(lines))
@@ -185,7 +184,7 @@ def _word(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
     return b"\n".join(lines)
 
 
-def _part(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
+def _part(data, others, chance):
     """Removes, renames or replaces a part of JSON: of the whole file, or of the header of a file of tensors."""
     start = 8 if data[8:9] == b"{" else 0
     end = start + int.from_bytes(data[:8], "little") if start else len(data)
@@ -209,30 +208,30 @@ def _part(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
 _MUTATORS = (_flip, _flip, _cut, _splice, _drop, _token, _token, _number, _word, _part)
 
 
-def _digest(value: object) -> str:
+def _digest(value):
     return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _tensors(model: Any) -> str:
+def _tensors(model):
     hashed = hashlib.sha256()
     for name, tensor in model.state_dict().items():
         hashed.update(name.encode() + tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return hashed.hexdigest()
 
 
-def _read_model(folder: Path) -> object:
+def _read_model(folder):
     loaded = load_model(folder / "model", "cpu")
     tokens = loaded.tokenizers.source.tokenize("The cat, sleeps.")
     return _tensors(loaded.model), loaded.ids(tokens, tokens), loaded.tokenizers.target.detokenize(tokens)
 
 
 @cache
-def _model(path: Path) -> TranslationModel:
+def _model(path):
     """The model of this process; a state replaces all its weights."""
     return TranslationModel(model_config(path, read_settings(path)))
 
 
-def _read_state(folder: Path) -> object:
+def _read_state(folder):
     model, found = _model(folder / "model"), find_checkpoint(folder / "model")
     if found is None:
         return None
@@ -241,38 +240,38 @@ def _read_state(folder: Path) -> object:
     return vars(position), _tensors(model)
 
 
-def _read_corpus(folder: Path) -> object:
+def _read_corpus(folder):
     corpus = Corpus.open(folder / "data")
     rows = [(name, split, i) for name, split in corpus.splits.items() for i in range(len(split))]
     pairs = [(name, *map(list, split.pair(i)), name != "train" and split.source.text(i)) for name, split, i in rows]
     return _digest((pairs, corpus.info()))
 
 
-def _read_alignments(folder: Path) -> object:
+def _read_alignments(folder):
     with AlignmentFile(folder / "alignments.h5") as file:
         records = [(one.source, one.target, one.weights.tobytes(), one.links(), one.log_prob) for one in file]
         return _digest((records, list(file.links()), file.sentence(3), file.info()))
 
 
-def _read_tokenizers(folder: Path) -> object:
+def _read_tokenizers(folder):
     both = Tokenizers.load(folder / "data")
     line = "The cat's \u201cwords\u201d, e.g. 3.5\u00a0% of it (all)."
     tokens = [side.tokenize(line) for side in (both.source, both.target)]
     return [(both.target.detokenize(one), both.target.word_index(one), both.target.words(one)) for one in tokens]
 
 
-def _read_links(folder: Path) -> object:
+def _read_links(folder):
     found = [read_links(folder / "test.align", role) for role in ("links", "gold")]
     return [count_links(pair.sure, pair) for file in found for pair in file.pairs]
 
 
-def _read_n_best(folder: Path) -> object:
+def _read_n_best(folder):
     entries = read_n_best(folder / "nbest.txt", folder / "test.en")
     scores = SimpleNamespace(log_prob=-1.5, score=-2.5, token_log_probs=(-1.0,))
     return [(scored_line(fields, scores, rescore=True, word_scores=True), pair) for fields, pair in entries]
 
 
-def _read_toml(folder: Path) -> object:
+def _read_toml(folder):
     found = load_workspace(folder / "workspace.toml")
     sections = ("prep", "translate", "score", "align", "link")
     kinds = [getattr(command_settings, f"{name.capitalize()}Config") for name in sections]
@@ -281,66 +280,66 @@ def _read_toml(folder: Path) -> object:
     return settings, resolve(TrainingConfig, *layers), resolve(ModelConfig, *layers), found.file_pairs
 
 
-def _read_jsonl(folder: Path) -> object:
+def _read_jsonl(folder):
     found = list(Inputs((folder / "in.jsonl",), "json"))
     return json.dumps([one.extra for one in found]).encode(), [one.text.encode() for one in found], found
 
 
-def _read_aligner(folder: Path) -> object:
+def _read_aligner(folder):
     pairs = [("The cat sleeps .", "Le chat dort ."), ("an old bank", "une vieille banque"), ("", "x")]
     return [(one.links(), one.weights.tobytes()) for one in nmtalign.align(folder / "aligner", pairs)]
 
 
-def _read_link_run(folder: Path) -> object:
+def _read_link_run(folder):
     return LinkRun(folder / "train.en", folder / "train.fr", folder / "aligner").links.name
 
 
-def _read_curves(folder: Path) -> object:
+def _read_curves(folder):
     curves = read_curves(folder / "model")
     return [panels([curves], axis) for axis in ("updates", "epochs", "hours")], render_curves([curves], "a", 80)
 
 
-def _read_glossary(folder: Path) -> object:
+def _read_glossary(folder):
     both = [Glossary.read(folder / "terms.tsv", split) for split in (False, True)]
     return [one.targets("The European bank accepted the law") for one in both]
 
 
-def _read_parallel(name: str, folder: Path) -> object:
+def _read_parallel(name, folder):
     return list(ParallelText(folder / name, None, ("en", "fr")))
 
 
-def _forge_tensors(path: Path) -> None:
+def _forge_tensors(path):
     data = path.read_bytes()
     end = DIGEST_PLACE + len(BLANK_DIGEST)
     digest = hashlib.sha256(data[:DIGEST_PLACE] + BLANK_DIGEST + data[end:]).hexdigest().encode()
     path.write_bytes(data[:DIGEST_PLACE] + digest + data[end:])
 
 
-def _make_pieces(folder: Path) -> None:
+def _make_pieces(folder):
     needed("prep -q train.en train.fr --vocabulary bpe --size 200 -o data", folder)
 
 
-def _make_int8(folder: Path) -> None:
+def _make_int8(folder):
     needed("export model -o slim --weights int8", folder)
     shutil.rmtree(folder / "model")
     (folder / "slim").rename(folder / "model")
 
 
-def _make_state(folder: Path) -> None:
+def _make_state(folder):
     (folder / "model" / "training_state.previous.safetensors").unlink(missing_ok=True)
 
 
-def _make_toml(folder: Path) -> None:
+def _make_toml(folder):
     more = '[translate]\nbeam = 5\nlexicon = "lexicon.txt"\n[score]\nmetrics = "bleu"\n[align]\nlinks = "argmax"\n'
     text = (folder / "workspace.toml").read_text()
     tests = '[corpus.tests]\nnew = ["a.en", "a.fr"]\n'
     (folder / "workspace.toml").write_text(f"{text}[link]\nlearn_from = 30\n{more}{tests}")
 
 
-def _made(name: str, row: Callable[[int, str, str], str], head: str = "", end: str = "") -> Callable[[Path], None]:
+def _made(name, row, head="", end=""):
     """Makes a file with a row for each pair of the test set."""
 
-    def make(folder: Path) -> None:
+    def make(folder):
         sides = ((folder / f"test.{side}").read_text("utf-8").splitlines() for side in ("en", "fr"))
         rows = "".join(f"{row(number, *pair)}\n" for number, pair in enumerate(zip(*sides, strict=True)))
         (folder / name).write_text(f"{head}{rows}{end}", "utf-8")
@@ -348,11 +347,11 @@ def _made(name: str, row: Callable[[int, str, str], str], head: str = "", end: s
     return make
 
 
-def _json_row(number: int, source: str, target: str) -> str:
+def _json_row(number, source, target):
     return json.dumps({"text": source, "prefix": "Le", "phrases": ["chat", "é"], "id": number, "x": {"y": [1.5, None]}})
 
 
-def _tmx_row(number: int, source: str, target: str) -> str:
+def _tmx_row(number, source, target):
     tuv = '<tuv xml:lang="{}"><seg>{} <bpt i="1">x</bpt></seg></tuv>'
     return f"<tu>{tuv.format('en', source)}{tuv.format('fr', target)}</tu>"
 
@@ -360,14 +359,14 @@ def _tmx_row(number: int, source: str, target: str) -> str:
 _TMX = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4"><body>\n'
 
 
-def _packed(suffix: str, pack: Callable[[bytes], bytes]) -> Format:
-    def make(folder: Path) -> None:
+def _packed(suffix, pack):
+    def make(folder):
         (folder / f"a.{suffix}").write_bytes(pack((folder / "train.en").read_bytes()))
 
     return Format(f"text {suffix}", f"a.{suffix}", lambda f: list(read_lines(f / f"a.{suffix}")), ("train.en",), make)
 
 
-def formats() -> Iterator[Format]:
+def formats():
     """All formats."""
     model, data, pairs, texts = ("model",), ("data",), ("test.en", "test.fr"), ("train.en", "train.fr")
     state, hdf5, terms = "model/training_state.safetensors", "alignments.h5", "bank\tbanque\nthe law\tla loi\n\n"
@@ -409,7 +408,7 @@ def formats() -> Iterator[Format]:
     yield _packed("zst", zstandard.ZstdCompressor().compress)
 
 
-def parts(workspace: Workspace) -> Iterator[Part]:
+def parts(workspace):
     """One part for each format."""
     for one in formats():
         yield Part(f"mutations: {one.name}", partial(one.attempt, workspace), 5000, quick=25, limit=_LIMIT)

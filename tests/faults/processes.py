@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,7 +38,7 @@ class Ended:
     out: bytes
     err: bytes
 
-    def fault(self, codes: set[int] = DOCUMENTED) -> str:
+    def fault(self, codes=DOCUMENTED):
         """Returns "" for an end as documented: one of the exit codes, and one line on stderr for an error."""
         text = self.err.decode("utf-8", "replace")
         lines = text.splitlines()
@@ -63,9 +62,7 @@ class Process:
     Its streams are files in a temporary folder, unless `prepare` changes them.
     """
 
-    def __init__(
-        self, arguments: Sequence[str], cwd: Path, stdin: bytes = b"", prepare: Callable[[], object] = lambda: None
-    ) -> None:
+    def __init__(self, arguments, cwd, stdin=b"", prepare=lambda: None):
         self._streams = [tempfile.TemporaryFile() for _ in range(2)]  # noqa: SIM115
         self._streams[0].write(stdin)
         self._streams[0].seek(0)
@@ -78,7 +75,7 @@ class Process:
         os.close(errors)
         self._ended: int | None = None
 
-    def _run(self, arguments: Sequence[str], cwd: Path, prepare: Callable[[], object], errors: int) -> int:
+    def _run(self, arguments, cwd, prepare, errors):
         try:
             os.setpgid(0, 0)
             environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "80"}
@@ -92,7 +89,7 @@ class Process:
             sys.stderr.flush()
             return 99
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds):
         """Waits for the end for at most this time; returns whether the process has ended."""
         if self._ended is None:
             descriptor = os.pidfd_open(self.number)
@@ -102,13 +99,13 @@ class Process:
                 self._ended = os.waitstatus_to_exitcode(os.waitpid(self.number, 0)[1])
         return self._ended is not None
 
-    def kill(self) -> None:
+    def kill(self):
         """Ends the process with SIGKILL."""
         if self._ended is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.number, signal.SIGKILL)
 
-    def has_survivors(self) -> bool:
+    def has_survivors(self):
         """Returns whether processes that the command has started are still there 10 seconds after its end."""
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
@@ -120,7 +117,7 @@ class Process:
         os.killpg(self.number, signal.SIGKILL)
         return True
 
-    def end(self) -> Ended:
+    def end(self):
         """Waits for the end, and kills a process that hangs."""
         if not self.wait(PATIENCE):
             self.kill()
@@ -133,20 +130,18 @@ class Process:
             return Ended(self._ended or 0, out, os.read(self._errors, 1 << 20))
         return Ended(self._ended or 0, out, b"")
 
-    def __del__(self) -> None:
+    def __del__(self):
         os.close(self._errors)
         for stream in self._streams:
             stream.close()
 
 
-def run(
-    arguments: Sequence[str] | str, cwd: Path, stdin: bytes = b"", prepare: Callable[[], object] = lambda: None
-) -> Ended:
+def run(arguments, cwd, stdin=b"", prepare=lambda: None):
     """Runs `nmtalign ARGUMENTS` in a forked process."""
     return Process(arguments.split() if isinstance(arguments, str) else arguments, cwd, stdin, prepare).end()
 
 
-def run_started(arguments: Sequence[str], shell: str = "exec {}", **options) -> Ended:
+def run_started(arguments, shell="exec {}", **options):
     """Runs `python -m nmtalign ARGUMENTS` from the beginning, in a shell command with {} in its place."""
     command = shell.format('"$@"')
     call = ["bash", "-c", command, "bash", sys.executable, "-m", "nmtalign", *arguments]
@@ -157,7 +152,7 @@ def run_started(arguments: Sequence[str], shell: str = "exec {}", **options) -> 
     return Ended(found.returncode, found.stdout, found.stderr)
 
 
-def needed(command: str, folder: Path) -> None:
+def needed(command, folder):
     """Runs a command that must succeed."""
     ended = run(command, folder)
     if ended.code:
@@ -165,7 +160,7 @@ def needed(command: str, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def temporary_folder(parent: Path | str | None) -> Iterator[Path]:
+def temporary_folder(parent):
     """Yields a new folder and removes it. A forked process that ends does not remove it, unlike TemporaryDirectory."""
     folder = tempfile.mkdtemp(dir=parent)
     try:
@@ -177,7 +172,7 @@ def temporary_folder(parent: Path | str | None) -> Iterator[Path]:
 class Workspace:
     """A folder with sample texts, a corpus, a model and every other kind of file; attempts work in copies of it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         import_all()
         self.folder = folder
         self.home = folder / "home"
@@ -200,7 +195,7 @@ class Workspace:
         shutil.copy(self.home / "aligner/lexicon.tsv", self.home / "lexicon.txt")
 
     @contextlib.contextmanager
-    def copy(self, *names: str) -> Iterator[Path]:
+    def copy(self, *names):
         """Yields a new folder with copies of some files and folders of the workspace."""
         with temporary_folder(self.folder) as scratch:
             for name in names:
@@ -212,7 +207,7 @@ class Workspace:
             yield scratch
 
 
-def limit_files(size: int) -> None:
+def limit_files(size):
     """Lets no file grow beyond `size` bytes: the system refuses further writes, as on a full disk."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

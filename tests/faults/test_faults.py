@@ -1,17 +1,15 @@
 """Each campaign with few attempts, and the harness itself: it must report what does not survive."""
 
 import os
-import random
 import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import cast
 
 import pytest
 from faults.campaign import Part, run_part
 from faults.commands import commands
-from faults.processes import Ended, Workspace
+from faults.processes import Ended
 from helpers.command_line import CODE, command
 from helpers.commands import run
 
@@ -28,7 +26,7 @@ sys.exit(main())
 @pytest.mark.parametrize(
     "names", ["kills disks mutations texts", pytest.param("environment concurrency", marks=pytest.mark.slow)]
 )
-def test_a_campaign_is_survived(names: str, tmp_path: Path) -> None:
+def test_a_campaign_is_survived(names, tmp_path):
     call = command("--only", *names.split(), "--quick", "--seed", "1")
     environment = {**os.environ, CODE: CAMPAIGNS}
     result = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, errors="replace")
@@ -36,15 +34,15 @@ def test_a_campaign_is_survived(names: str, tmp_path: Path) -> None:
     assert all(f"| {name}: " in result.stdout for name in names.split())
 
 
-def test_a_campaign_has_the_options_of_today(tmp_path: Path) -> None:
+def test_a_campaign_has_the_options_of_today(tmp_path):
     """The quick campaigns try only some of the commands."""
     (tmp_path / "quick.toml").touch()
-    for one in commands(cast(Workspace, None)):
+    for one in commands(workspace=None):
         done = run(tmp_path, *one.line.split(), "--show-settings")
         assert done.returncode == 0, done.stderr
 
 
-def _mistaken(chance: random.Random) -> str:
+def _mistaken(chance):
     """Attempts of which one in four raises an error, ends the process, hangs or is reported."""
     kind = chance.randrange(16)
     if kind == 0:
@@ -59,7 +57,7 @@ def _mistaken(chance: random.Random) -> str:
 @pytest.mark.filterwarnings(
     "ignore:.*fork.*:DeprecationWarning"
 )  # of Python 3.12, where a worker of pytest has threads
-def test_every_kind_of_failure_is_found_and_can_be_repeated() -> None:
+def test_every_kind_of_failure_is_found_and_can_be_repeated():
     part = Part("mistaken", _mistaken, full=1, quick=1, limit=0.5)
     result = run_part(part, seed=8, numbers=range(20), seconds=60)
     found = {fault.split(":")[0] for _, fault in result.failures}
@@ -82,6 +80,6 @@ def test_every_kind_of_failure_is_found_and_can_be_repeated() -> None:
         (Ended(3, b"", b"nmtalign: error: line 1: \x1b[2J\n"), "a control character"),
     ],
 )
-def test_an_end_that_is_not_documented_is_a_fault(ended: Ended, fault: str) -> None:
+def test_an_end_that_is_not_documented_is_a_fault(ended, fault):
     assert fault in ended.fault()
     assert bool(fault) == bool(ended.fault())

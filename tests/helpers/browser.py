@@ -6,10 +6,6 @@ import shutil
 import subprocess
 import time
 import urllib.request
-from collections.abc import Mapping
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
 
 import pytest
 
@@ -30,7 +26,7 @@ PATIENCE = 600  # seconds: a busy machine is slow, and a browser that hangs is f
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # proxies do not lead to this machine
 
 
-def _humbly() -> list[str]:
+def _humbly():
     """What to start a browser with so that it keeps the priority it is given: as root it would raise its own."""
     command = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"]
     if not shutil.which(command[0]) or subprocess.run([*command, "true"], capture_output=True).returncode:
@@ -41,7 +37,7 @@ def _humbly() -> list[str]:
 class Browser:
     """One window; `log` returns the errors and warnings of the page, `requests` the addresses that it requested."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         environment = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
         self._output = (folder / "driver.log").open("w+")
         call, streams = [*_humbly(), str(DRIVER), "--port=0"], {"stdout": subprocess.PIPE, "stderr": self._output}
@@ -53,13 +49,13 @@ class Browser:
         made = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self._root += f"/session/{made['sessionId']}"
 
-    def _port(self) -> int:
+    def _port(self):
         for line in self._driver.stdout or ():
             if "started successfully on port" in line:
                 return int(line.rstrip(".\n").split()[-1])
         raise RuntimeError("chromedriver did not start")
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def _ask(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._root + path, data, {"Content-Type": "application/json"}, method=method)  # noqa: S310
         try:
@@ -68,12 +64,10 @@ class Browser:
         except urllib.error.HTTPError as error:
             raise RuntimeError(json.load(error)["value"]["message"]) from None
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind, value, trace):
         try:
             self._ask("DELETE", "")
         finally:
@@ -82,21 +76,21 @@ class Browser:
             (self._driver.stdout or self._output).close()
             self._output.close()
 
-    def open(self, page: Path | str, fragment: str = "", ready: str = "document.documentElement.dataset.ready") -> int:
+    def open(self, page, fragment="", ready="document.documentElement.dataset.ready"):
         """Opens a file or an address again, waits until `ready`; returns the milliseconds since its begin, if known."""
         self._ask("POST", "/url", {"url": "about:blank"})
         self._ask("POST", "/url", {"url": (page if isinstance(page, str) else page.as_uri()) + fragment})
         return int(self.until(f"return {ready}"))
 
-    def run(self, script: str, *arguments: Any) -> Any:
+    def run(self, script, *arguments):
         """What a script returns."""
         return self._ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
-    def texts(self, selector: str) -> list[str]:
+    def texts(self, selector):
         """The texts of all elements of a selector."""
         return self.run("return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector)
 
-    def until(self, script: str, *arguments: Any) -> Any:
+    def until(self, script, *arguments):
         """What a script returns as soon as that is true."""
         end = time.monotonic() + PATIENCE
         while not (value := self.run(script, *arguments)):
@@ -105,39 +99,39 @@ class Browser:
             time.sleep(0.02)
         return value
 
-    def press(self, *keys: str) -> None:
+    def press(self, *keys):
         """Presses keys one after the other; a name of `KEYS` or a letter."""
         actions = [{"type": kind, "value": KEYS.get(key, key)} for key in keys for kind in ("keyDown", "keyUp")]
         self._ask("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
 
-    def point(self, selector: str, *, click: bool = False, index: int = 0) -> None:
+    def point(self, selector, *, click=False, index=0):
         """Moves the mouse to the middle of an element, and clicks."""
         found = self._ask("POST", "/elements", {"using": "css selector", "value": selector})[index]
-        actions: list[dict[str, Any]] = [{"type": "pointerMove", "origin": found, "x": 0, "y": 0, "duration": 0}]
+        actions = [{"type": "pointerMove", "origin": found, "x": 0, "y": 0, "duration": 0}]
         if click:
             actions += [{"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]
         mouse = {"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": actions}
         self._ask("POST", "/actions", {"actions": [mouse]})
 
-    def size(self, width: int, height: int) -> None:
+    def size(self, width, height):
         """Sets the size of the page, narrower than a window could be, too."""
         shape = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.command("Emulation.setDeviceMetricsOverride", **shape)
 
-    def media(self, **features: str) -> None:
+    def media(self, **features):
         """Sets features of media queries, such as prefers_color_scheme="dark"."""
         named = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
         self.command("Emulation.setEmulatedMedia", features=named)
 
-    def command(self, name: str, **parameters: Any) -> Any:
+    def command(self, name, **parameters):
         """A command of chromium's own protocol."""
         return self._ask("POST", "/goog/cdp/execute", {"cmd": name, "params": parameters})
 
-    def log(self) -> list[str]:
+    def log(self):
         """What has been written to the console since the last time."""
         return [line["message"] for line in self._ask("POST", "/se/log", {"type": "browser"})]
 
-    def requests(self) -> list[str]:
+    def requests(self):
         """Returns the addresses that were requested since the last call."""
         lines = self._ask("POST", "/se/log", {"type": "performance"})
         events = [json.loads(line["message"])["message"] for line in lines]

@@ -6,35 +6,27 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nmtalign.cli import app
 from nmtalign.cli.options import load_command
 
-# Fixtures of tests/cli that run a command line: in this process, `translate` there, one that is interrupted, a process.
-Run = Callable[..., tuple[int, str, str]]
-Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
-Unfinished = Callable[..., bytes]
-Start = Callable[..., "subprocess.Popen[bytes]"]
-COMMANDS: Mapping[str, Any] = {name: load_command(name) for name in app.COMMANDS}
+COMMANDS = {name: load_command(name) for name in app.COMMANDS}
 
 
-def _stream() -> io.TextIOWrapper:
+def _stream():
     return io.TextIOWrapper(io.BytesIO(), "utf-8", newline="\n", write_through=True)
 
 
-def call(name: str, *arguments: object) -> str:
+def call(name, *arguments):
     """Runs a command; returns what it prints on stdout, and raises its errors."""
     with contextlib.redirect_stdout(_stream()) as shown:
         COMMANDS[name].main([str(one) for one in arguments], standalone_mode=False)
     return shown.buffer.getvalue().decode()
 
 
-def run(folder: Path, *arguments: object, stdin: bytes = b"") -> "subprocess.CompletedProcess[str]":
+def run(folder, *arguments, stdin=b""):
     """Runs a command line in a folder as `nmtalign` does; returns what a process would."""
     before, (reading, writing) = sys.stdin, os.pipe()
     os.write(writing, stdin)  # at most 64 KB
@@ -49,7 +41,7 @@ def run(folder: Path, *arguments: object, stdin: bytes = b"") -> "subprocess.Com
     return subprocess.CompletedProcess([*arguments], code, *texts)
 
 
-def assert_same_lines(found: str, expected: str) -> None:
+def assert_same_lines(found, expected):
     """Requires equal texts, in which log-probabilities may differ by rounding: other lines share their batches."""
     number = re.compile(r"(-?\d+\.\d+)")
     ours, theirs = number.split(found), number.split(expected)

@@ -3,13 +3,11 @@
 import contextlib
 import dataclasses
 import random
-from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
 
-from nmtalign.core.model import Batch, TranslationModel, make_batch
+from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.settings.definition import SettingError, select
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
@@ -54,7 +52,7 @@ DIFFERENT += [TRANSFORMER, dataclasses.replace(TRANSFORMER, norm="post", alignme
 DIFFERENT += [dataclasses.replace(TINY, readout="attentional", cell=cell) for cell in ("paper", "cudnn")]
 
 
-def random_variant(seed: int) -> ModelConfig:
+def random_variant(seed):
     """One of `DIFFERENT`, in which half of the settings were changed at random, one after the other, where they fit."""
     drawn = random.Random(seed)
     choices = {"layers": (1, 1, 2, 3), "output_rank": (0, 3, 5), "maxout": (4, 5), "embedding": (5, 6), "heads": (1, 2)}
@@ -79,22 +77,22 @@ COPYING_PAIRS += [([2, 2, 2], [3, 12]), ([1, 9, 9], [1, 1, 15])]
 COPIES = [[13, 5, 15, 5, 15], [13], [3, 3, 3], [13, 0, 15]]
 
 
-def pairs_of(config: ModelConfig) -> list[tuple[list[int], list[int]]]:
+def pairs_of(config):
     return COPYING_PAIRS if config.copy else PAIRS
 
 
-def batch_of(config: ModelConfig, rows: slice = slice(None)) -> Batch:
+def batch_of(config, rows=slice(None)):
     """Some of the pairs for a model, with the ids that it copies."""
     return make_batch(pairs_of(config)[rows], copies=COPIES[rows] if config.copy else None)
 
 
-def naive_arguments(config: ModelConfig, row: int) -> tuple[list[int], list[int], list[int] | None]:
+def naive_arguments(config, row):
     """The ids of a pair with `</s>` and what is copied, for the naive implementations."""
     source, target = pairs_of(config)[row]
     return [*source, 0], [*target, 0], [*COPIES[row], 0] if config.copy else None
 
 
-def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> TranslationModel:
+def make_model(config, dtype=torch.float64):
     torch.manual_seed(3)
     model = TranslationModel(config).to(dtype)
     with torch.no_grad():
@@ -105,7 +103,7 @@ def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> Trans
     return model.train(config.attention_kind != "hard")
 
 
-def check_gradients(module: nn.Module, objective: Callable[[], torch.Tensor]) -> None:
+def check_gradients(module, objective):
     """Each parameter's gradient along a random direction, against central differences of the objective."""
     objective().backward()
     for name, parameter in module.named_parameters():
@@ -120,21 +118,13 @@ def check_gradients(module: nn.Module, objective: Callable[[], torch.Tensor]) ->
         assert float((parameter.grad * direction).sum()) == pytest.approx(expected, rel=1e-5, abs=1e-6), name
 
 
-def spread(model: TranslationModel) -> None:
+def spread(model):
     """Weights that are large enough for sharp attention and different words."""
     for parameter in model.parameters():
         parameter.mul_(3).add_(torch.randn_like(parameter) * 0.3)
 
 
-def named(config: ModelConfig) -> str:
-    coverage = "" if config.coverage == "none" else f"-{config.coverage}"
-    kind = f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"
-    fewer = "-reversed" * config.reverse_source + "-no-word" * (not config.readout_previous_word)
-    layers = f"-{config.layers}-{config.readout}-{config.input_feeding}" * (config.order == "update-look-generate")
-    shared = "-shared" * config.shared_embeddings + "-one" * config.one_embedding
-    if config.architecture == "transformer":
-        return f"transformer-{config.norm}-{config.layers}-{config.alignment_layer}-{config.alignment_head}{shared}"
-    local = f"-{config.attention_span}-{config.attention_window}" * (config.attention_span != "global")
-    if config.attention_kind != "soft":
-        kind += f"-{config.attention_kind}-{config.attention_positions}"
-    return kind + coverage + fewer + layers + local + "-copy" * config.copy + shared
+def named(config):
+    """The settings in which a model differs from the smallest one."""
+    fields = ((field.name, getattr(config, field.name)) for field in dataclasses.fields(config))
+    return "-".join(f"{name}={value}" for name, value in fields if value != getattr(TINY, name)) or "tiny"

@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import h5py
@@ -53,14 +51,14 @@ class Rounding:
 
     SUMS = 8  # chained in a step: keys, query, energy, context, gates, candidate, readout, softmax
 
-    def of(self, magnitude: float, count: int, dtype: torch.dtype = torch.float32) -> float:
+    def of(self, magnitude, count, dtype=torch.float32):
         """The error of `count` roundings, each at most the unit roundoff times the magnitude of the rounded number.
 
         The magnitude of a sum is the sum of its terms' absolute values. A sum has one rounding per term in any order.
         """
         return count * torch.finfo(dtype).eps / 2 * magnitude
 
-    def of_steps(self, model: TranslationModel, steps: int) -> float:
+    def of_steps(self, model, steps):
         """The error of a log-probability or a weight after a number of steps (source and target together).
 
         The inputs of a product are between -1 and 1, or word vectors: a sum is no larger than the largest row of a
@@ -76,13 +74,13 @@ class Rounding:
             magnitude *= 8 * model.config.hidden  # a rounded energy changes a weight, a context and the next states
         return self.of(magnitude, steps * self.SUMS, next(model.parameters()).dtype)
 
-    def assert_same(self, found, expected, tolerance: float) -> None:
+    def assert_same(self, found, expected, tolerance):
         """Requires equality within the tolerance."""
         np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=0, atol=tolerance)
 
 
 @pytest.fixture(scope="session")
-def rounding() -> Rounding:
+def rounding():
     """The allowed differences by rounding."""
     return Rounding()
 
@@ -98,7 +96,7 @@ def int8(monkeypatch):
     monkeypatch.setattr(numerics, "_FEWEST_INPUTS", 0)
 
 
-def write_reversal(folder: Path, name: str, count: int, seed: int) -> tuple[Path, Path]:
+def write_reversal(folder, name, count, seed):
     """Lines of 3 to 7 words, and the same words in capitals from back to front."""
     generator = np.random.default_rng(seed)
     lines = [[WORDS[i] for i in generator.integers(0, len(WORDS), generator.integers(3, 8))] for _ in range(count)]
@@ -109,7 +107,7 @@ def write_reversal(folder: Path, name: str, count: int, seed: int) -> tuple[Path
 
 
 @pytest.fixture(scope="session")
-def reversal(tmp_path_factory) -> Corpus:
+def reversal(tmp_path_factory):
     """A prepared corpus whose translation is the reversal: 3,000 training pairs, 60 of dev, 60 of test."""
     from nmtalign.data.prepare import prepare
 
@@ -138,7 +136,7 @@ def random_model_directory():
     """Makes FOLDER/model with random weights; `adjust` may change them. The words are English and French by default."""
 
     def make(
-        folder: Path,
+        folder,
         source_words=ENGLISH,
         target_words=FRENCH,
         adjust=disturb,
@@ -146,7 +144,7 @@ def random_model_directory():
         languages=("en", "fr"),
         tokenizers=None,
         **settings,
-    ) -> Path:
+    ):
         corpus = folder / "corpus"
         corpus.mkdir(parents=True)
         for side, words in (("source", source_words), ("target", target_words)):
@@ -171,14 +169,20 @@ def random_model_directory():
     return make
 
 
-@contextlib.contextmanager
-def _edited(path: Path) -> Iterator[h5py.File]:
-    with h5py.File(path, "r+") as file:
-        yield file
-    seal(path)
+@pytest.fixture(scope="session")
+def blind_model(tmp_path_factory, random_model_directory):
+    """A random model without attention."""
+    return random_model_directory(tmp_path_factory.mktemp("blind"), attention="none")
 
 
 @pytest.fixture
-def edit_hdf5() -> Callable[[Path], contextlib.AbstractContextManager[h5py.File]]:
+def edit_hdf5():
     """Opens a file of nmtalign to change it, and forges its checksum, which would report the change."""
-    return _edited
+
+    @contextlib.contextmanager
+    def edited(path):
+        with h5py.File(path, "r+") as file:
+            yield file
+        seal(path)
+
+    return edited

@@ -6,8 +6,6 @@
 import inspect
 import re
 import sys
-from collections.abc import Iterator
-from typing import Any
 
 from nmtalign import errors
 from nmtalign.cli.app import COMMANDS
@@ -29,12 +27,12 @@ Precedence: command line, then `nmtalign.toml`, then preset, then default.
 _EVERYWHERE = ("config", "show_settings", "assigned", "quiet")  # parameters that most commands have
 
 
-def manual() -> str:
+def manual():
     """The manual as Markdown."""
     return "\n".join([_INTRODUCTION, *_commands(), *_sections(), *_presets(), *_exit_codes()]).rstrip() + "\n"
 
 
-def _commands() -> Iterator[str]:
+def _commands():
     yield from ("## Commands", "", "These options are the same for all commands that have them:", "")
     everywhere = {one.name: one for one in load_command("prep").params}
     yield from ("| Option | Meaning |", "|---|---|")
@@ -54,7 +52,7 @@ def _commands() -> Iterator[str]:
         yield ""
 
 
-def _options(command: str) -> Iterator[str]:
+def _options(command):
     """The options of the settings of a command."""
     there = {name for one in load_command(command).params for name in one.opts}
     for one in SECTIONS.get(command, {}).values():
@@ -62,7 +60,7 @@ def _options(command: str) -> Iterator[str]:
             yield from one.options
 
 
-def _row(one: Any, annotation: Any) -> str:
+def _row(one, annotation):
     """The row of an argument or an option of a command."""
     if one.param_type_name == "argument":
         return f"| `{one.metavar or one.name.upper()}` | {_cell(one.help or '')} |"
@@ -73,7 +71,7 @@ def _row(one: Any, annotation: Any) -> str:
     return f"| {names}{_escaped(value)} | {_cell(one.help or '')}{default} |"
 
 
-def _sections() -> Iterator[str]:
+def _sections():
     yield from ("## nmtalign.toml", "", "Relative paths start at the folder of the file.")
     yield from ("Settings with a star are options, too.", "")
     for name, settings in SECTIONS.items():
@@ -82,7 +80,7 @@ def _sections() -> Iterator[str]:
         yield ""
 
 
-def _key(one: Setting) -> str:
+def _key(one):
     kind = "true, false" if one.base is bool else ", ".join(one.choices) or metavar(one)
     limits = (("at least", one.lowest), ("above", one.above), ("at most", one.at_most), ("below", one.below))
     bounds = [f"{name} {limit:.10g}" for name, limit in limits if limit is not None and one.base in (int, float)]
@@ -93,7 +91,7 @@ def _key(one: Setting) -> str:
     return f"| `{one.name}`{star} | {values} | {_escaped(default)} | {_cell(one.help)}{since} |"
 
 
-def _presets() -> Iterator[str]:
+def _presets():
     yield from ("## Presets", "", "`nmtalign train --preset NAME --show-settings` prints all settings of a preset.", "")
     small = PRESETS["small"]
     for name, values in PRESETS.items():
@@ -104,7 +102,7 @@ def _presets() -> Iterator[str]:
     yield ""
 
 
-def _exit_codes() -> Iterator[str]:
+def _exit_codes():
     yield from ("## Exit codes", "", "| exit code | error | meaning |", "|---|---|---|", "| 0 | | done |")
     for one in (errors.NmtalignError, *errors.NmtalignError.__subclasses__()):
         if one.__module__ == errors.__name__:
@@ -115,16 +113,16 @@ def _exit_codes() -> Iterator[str]:
     yield "| 143 | | ended by SIGTERM; finished work is kept |"
 
 
-def _plain(text: str) -> str:
+def _plain(text):
     """Help without rich's markup."""
     return _MARKUP.sub("", text).replace("\\[", "[").strip()
 
 
-def _cell(text: str) -> str:
+def _cell(text):
     return _escaped(_plain(" ".join(text.split())).replace("<", "&lt;"))
 
 
-def _escaped(text: str) -> str:
+def _escaped(text):
     return text.replace("|", "\\|")
 
 

@@ -2,7 +2,6 @@
 
 import random
 import re
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -17,9 +16,7 @@ BLOCKS = ["p", "div", "li", "td", "section"]
 TAG = re.compile(r"<!--.*?-->|</?\w[^>]*>", re.DOTALL)
 
 
-def translation_of(
-    request: Request, source: Sequence[str], unknown: int, *n_best: Alternative, pieces: int = 1
-) -> Translation:
+def translation_of(request, source, unknown, *n_best, pieces=1):
     """The translation of a line with these source tokens."""
     best, given = vars(n_best[0]), {"request": request, "source_tokens": tuple(source), "source_unknown": unknown}
     return Translation(**best, **given, n_best=n_best, pieces=pieces)
@@ -28,10 +25,10 @@ def translation_of(
 class ShufflingTranslator:
     """Translates each line by its own words, some of them moved, lost or repeated, with random links."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance):
         self._chance = chance
 
-    def translate(self, line: str) -> Translation:
+    def translate(self, line):
         source = line.split()
         target = [word for word in source for _ in range(self._chance.choice([0, 1, 1, 1, 1, 2]))]
         if self._chance.random() < 0.7:
@@ -43,7 +40,7 @@ class ShufflingTranslator:
         return translation_of(Request(line), source, 0, best)
 
 
-def translated(data: bytes, markup: str, translator: ShufflingTranslator) -> str:
+def translated(data, markup, translator):
     work = DocumentTexts([read_markup(data, markup, ("en", "fr"))])
     while lines := work.lines():
         work.add([translator.translate(line) for _, line in lines])
@@ -53,22 +50,22 @@ def translated(data: bytes, markup: str, translator: ShufflingTranslator) -> str
 class DocumentMaker:
     """Makes random documents; each placeholder occurs once."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self.chance = random.Random(seed)
         self._count = 0
 
-    def number(self) -> int:
+    def number(self):
         self._count += 1
         return self._count
 
-    def text(self, escape: bool = True) -> str:
+    def text(self, escape=True):
         pick, words = self.chance, []
         for _ in range(pick.randint(0, 5)):
             words.append(pick.choice(WORDS) if pick.random() < 0.85 else f"{{n{self.number()}}}")
         extra = pick.choice(["", "", "", "&amp;" if escape else "&", "&lt;" if escape else ""])
         return pick.choice(["", " ", "\n "]) + pick.choice([" ", "  "]).join([*words, extra]) + pick.choice(["", " "])
 
-    def html(self, depth: int = 3) -> str:
+    def html(self, depth=3):
         pick, parts = self.chance, []
         for _ in range(pick.randint(1, 4)):
             kind = pick.choice(["text", "text", "inline", "inline", "block", "void", "comment", "hidden"])
@@ -93,7 +90,7 @@ class DocumentMaker:
             )
         return "".join(parts)
 
-    def codes(self, depth: int = 3) -> str:
+    def codes(self, depth=3):
         pick, parts = self.chance, []
         for _ in range(pick.randint(1, 4)):
             number, inner = self.number(), self.codes(depth - 1) if depth else self.text()
@@ -114,7 +111,7 @@ class DocumentMaker:
             )
         return "".join(parts)
 
-    def xliff(self) -> str:
+    def xliff(self):
         units = "".join(
             f'<trans-unit id="{self.number()}"><source>{self.codes()}</source></trans-unit>\n' for _ in range(3)
         )
@@ -123,7 +120,7 @@ class DocumentMaker:
             f"{units}</body></file></xliff>"
         )
 
-    def cues(self, markup: str) -> str:
+    def cues(self, markup):
         blocks = ["WEBVTT - x\n\nNOTE the fox\nsees\n\nSTYLE\n::cue {}\n"] if markup == "vtt" else []
         for number in range(self.chance.randint(1, 6)):
             lines = [self.cue_line(markup) for _ in range(self.chance.randint(1, 3))]
@@ -135,7 +132,7 @@ class DocumentMaker:
             blocks.append("\n".join([str(number), times, *lines]) + "\n")
         return "\n".join(blocks)
 
-    def cue_line(self, markup: str) -> str:
+    def cue_line(self, markup):
         text = " ".join(self.text(markup == "vtt").split())
         other = " ".join(self.text(markup == "vtt").split())
         tags = ["", "", f"<i>{other}</i>", f"<b><i>{other}</i> the</b>", "{\\an8}fox", "<v Bob>fox", "- "]
@@ -143,7 +140,7 @@ class DocumentMaker:
         return f"{self.chance.choice(tags)}{text}"
 
 
-def is_nested(document: str) -> bool:
+def is_nested(document):
     """Whether each closing tag closes the last open one."""
     stack = []
     for name, attributes in re.findall(r"<(?!!)(/?\w+)([^>]*)>", document):

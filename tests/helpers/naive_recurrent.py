@@ -3,10 +3,7 @@
 Tests compare the models with it. Equations, sections and appendices are those of Bahdanau et al. (2015).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-
 import torch
-from torch import Tensor
 
 from nmtalign.core.attention import (
     FERTILITY_LIMIT,
@@ -16,22 +13,13 @@ from nmtalign.core.attention import (
     GeneralAttention,
     LocalAttention,
 )
-from nmtalign.core.cells import CudnnCell, GatedCell, LightCell, LstmCell, MinimalCell, PaperCell
+from nmtalign.core.cells import CudnnCell, LightCell, LstmCell, MinimalCell, PaperCell
 from nmtalign.core.decoder import RecurrentDecoder
-from nmtalign.core.model import Readout, RecurrentEncoder, TranslationModel
-from nmtalign.settings.training_settings import ModelConfig
+from nmtalign.core.model import RecurrentEncoder
 from nmtalign.text.tokenizer import UNK_ID
 
-Context = Callable[[int, Tensor], Tensor]
 
-
-def log_probs_and_weights(
-    model: TranslationModel,
-    source: Sequence[int],
-    target: Sequence[int],
-    copies: Sequence[int] | None = None,
-    change: Context = lambda _, context: context,
-) -> tuple[Tensor, Tensor | None]:
+def log_probs_and_weights(model, source, target, copies=None, change=lambda _, context: context):
     """(log p of each target word (Ty,), weights (Ty, Tx) or None) of a pair of ids that end with `</s>`.
 
     `copies` (Tx,) are the ids that a copying model copies from each place. `change` receives the step and its context
@@ -66,9 +54,7 @@ def log_probs_and_weights(
     return torch.stack(log_probs), torch.stack(weights) if attends else None
 
 
-def stack_log_probs_and_weights(
-    model: TranslationModel, source: Sequence[int], target: Sequence[int], copies: Sequence[int] | None
-) -> tuple[Tensor, Tensor | None]:
+def stack_log_probs_and_weights(model, source, target, copies):
     """As `log_probs_and_weights`, in the order update-look-generate (Luong et al. 2015, Wu et al. 2016)."""
     config, n, (_, decoder) = model.config, model.config.hidden, recurrent_parts(model)
     annotations, fixed, states = annotate(model, source)
@@ -100,13 +86,13 @@ def stack_log_probs_and_weights(
     return torch.stack(log_probs), torch.stack(weights) if weights else None
 
 
-def attentional_vector(decoder: RecurrentDecoder, context: Tensor, output: Tensor) -> Tensor:
+def attentional_vector(decoder, context, output):
     """tanh(W_c [context; output]) (Luong et al. 2015, equation 5), or the output of a decoder without W_c."""
     weight = decoder.attentional_weight
     return output if weight is None else torch.tanh(weight @ torch.cat([context, output]))
 
 
-def annotate(model: TranslationModel, source: Sequence[int]) -> tuple[list[Tensor], Tensor, list[Tensor]]:
+def annotate(model, source):
     """(annotations h_j (equation 7), the last outputs of all directions joined, the last state of each layer).
 
     The last state of a bidirectional layer is that of its backward net.
@@ -133,19 +119,17 @@ def annotate(model: TranslationModel, source: Sequence[int]) -> tuple[list[Tenso
     return vectors, torch.cat([halves[place][way] for way, place in enumerate(end)]), finals
 
 
-def recurrent_parts(model: TranslationModel) -> tuple[RecurrentEncoder, RecurrentDecoder]:
+def recurrent_parts(model):
     """The encoder and the decoder; raises TypeError for a Transformer, whose equations are others."""
     if isinstance(model.encoder, RecurrentEncoder) and isinstance(model.decoder, RecurrentDecoder):
         return model.encoder, model.decoder
     raise TypeError("a Transformer is not recurrent")
 
 
-def cell_step(
-    cell: GatedCell, x: Tensor, state: Tensor, context: Tensor | None = None, direction: int | None = None
-) -> Tensor:
+def cell_step(cell, x, state, context=None, direction=None):
     """One step of the gated hidden unit (appendix A.1.1), or of another cell, for single vectors."""
 
-    def of(parameter: Tensor) -> Tensor:
+    def of(parameter):
         return parameter if direction is None else parameter[direction]
 
     n = cell.size
@@ -179,14 +163,7 @@ def cell_step(
     return (1 - z) * candidate + z * state
 
 
-def attention_weights(
-    decoder: RecurrentDecoder,
-    config: ModelConfig,
-    state: Tensor,
-    annotations: Sequence[Tensor],
-    coverage: Tensor,
-    step: int,
-) -> tuple[Tensor, Tensor]:
+def attention_weights(decoder, config, state, annotations, coverage, step):
     """(weights (Tx,) of a state, factors (Tx,) of the context): the softmax of the energies (equation 6), twice.
 
     Local attention is that of Luong et al. (2015), section 3.2: positions outside a window have the weight 0. In
@@ -209,9 +186,7 @@ def attention_weights(
     return shares / shares.sum(), shares
 
 
-def energy(
-    decoder: RecurrentDecoder, config: ModelConfig, state: Tensor, annotation: Tensor, covered: Tensor
-) -> Tensor:
+def energy(decoder, config, state, annotation, covered):
     """The energy of a state and an annotation: v_a . tanh(W_a s + U_a h) (appendix A.1.2), or Luong et al.'s scores."""
     attention, n = decoder.attention, config.hidden
     if isinstance(attention, LocalAttention):
@@ -226,9 +201,7 @@ def energy(
     return state @ (annotation[:n] + annotation[n:] if len(annotation) > n else annotation)
 
 
-def next_coverage(
-    decoder: RecurrentDecoder, coverage: Tensor, weights: Tensor, annotations: Sequence[Tensor]
-) -> Tensor:
+def next_coverage(decoder, coverage, weights, annotations):
     """Linguistic coverage (Tu et al. 2016): the weights over the fertilities are added."""
     if not isinstance(decoder.attention, CoverageAttention):
         return coverage
@@ -236,20 +209,13 @@ def next_coverage(
     return coverage + weights / (FERTILITY_LIMIT * sigmoid(products))
 
 
-def embedded(model: TranslationModel, word: int) -> Tensor:
+def embedded(model, word):
     """The vector (m,) of a target word; that of `<unk>` for a copied word beyond the vocabulary."""
     embedding = model.target_embedding
     return embedding.weight[word if word < len(embedding.weight) else UNK_ID] + embedding.bias
 
 
-def word_log_prob(
-    model: TranslationModel,
-    word: int,
-    given: tuple[Tensor, Tensor, Tensor],
-    copies: Sequence[int] | None,
-    weights: Tensor | None,
-    annotations: Sequence[Tensor],
-) -> Tensor:
+def word_log_prob(model, word, given, copies, weights, annotations):
     """log p of a word given (state, previous word's vector, context); See et al. (2017), equations 8 and 9."""
     state, word_vector, context = given
     log_terms, copying = [], model.copying
@@ -264,9 +230,7 @@ def word_log_prob(
     return (p_gen * torch.stack(log_terms).exp().sum() + (1 - p_gen) * (weights * equal).sum()).log()
 
 
-def contexts(
-    config: ModelConfig, context: Tensor, weights: Tensor | None, annotations: Sequence[Tensor]
-) -> list[tuple[Tensor, Tensor, list[int]]]:
+def contexts(config, context, weights, annotations):
     """(probability, context, positions) of each context from which a word may be generated.
 
     Soft attention has one, the context of equation 5. Marginal attention has the annotation of each of the most
@@ -284,7 +248,7 @@ def contexts(
     return found
 
 
-def output(readout: Readout, config: ModelConfig, state: Tensor, word_vector: Tensor, context: Tensor) -> Tensor:
+def output(readout, config, state, word_vector, context):
     """Log-probabilities (K,): the maxout layer, then the softmax (appendix A.2.2)."""
     hidden = state
     if readout.has_maxout:
@@ -298,11 +262,11 @@ def output(readout: Readout, config: ModelConfig, state: Tensor, word_vector: Te
     return logits - logits.exp().sum().log()
 
 
-def sigmoid(x: Tensor) -> Tensor:
+def sigmoid(x):
     """1 / (1 + exp(-x))."""
     return 1 / (1 + (-x).exp())
 
 
-def sum_of(terms: Iterable[Tensor]) -> Tensor:
+def sum_of(terms):
     """The sum of tensors."""
     return torch.stack(list(terms)).sum(0)

@@ -1,28 +1,20 @@
 """The Transformer, slowly: one vector at a time, a plain loop, meant for float64 (Vaswani et al. 2017)."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import torch
 from helpers import naive_recurrent
-from torch import Tensor, nn
-
-from nmtalign.core.model import TranslationModel
+from torch import nn
 
 
-def log_probs_and_weights(
-    model: TranslationModel, source: Sequence[int], target: Sequence[int], copies: Sequence[int] | None = None
-):
+def log_probs_and_weights(model, source, target, copies=None):
     """Those of `naive_recurrent`, for models of any architecture."""
     if model.config.architecture == "transformer":
         return transformer_log_probs_and_weights(model, source, target)
     return naive_recurrent.log_probs_and_weights(model, source, target, copies)
 
 
-def transformer_log_probs_and_weights(
-    model: TranslationModel, source: Sequence[int], target: Sequence[int]
-) -> tuple[Tensor, Tensor]:
+def transformer_log_probs_and_weights(model, source, target):
     """As `log_probs_and_weights`, of a Transformer (Vaswani et al. 2017, section 3)."""
     config, heads = model.config, model.config.heads
     vectors = [model.source_embedding.weight[word] + model.source_embedding.bias for word in source]
@@ -35,17 +27,15 @@ def transformer_log_probs_and_weights(
     return torch.stack(log_probs), aligned[:, config.alignment_head - 1] if config.alignment_head else aligned.mean(1)
 
 
-def transformer_stack(
-    stack: Any, heads: int, vectors: Sequence[Tensor], annotations: Sequence[Tensor] | None = None
-) -> tuple[list[Tensor], list[Tensor]]:
+def transformer_stack(stack, heads, vectors, annotations=None):
     """(outputs, weights (Ty, A, Tx) of each layer) of the encoder, or of the decoder over annotations."""
     size, pre = len(vectors[0]), not isinstance(stack.norm, nn.Identity)
     x, weights = [math.sqrt(size) * vector + position(place, size) for place, vector in enumerate(vectors)], []
 
-    def entry(norm: Any, x: Sequence[Tensor]) -> list[Tensor]:
+    def entry(norm, x):
         return [normalised(norm, vector) if pre else vector for vector in x]
 
-    def exit_(norm: Any, x: Sequence[Tensor], changes: Sequence[Tensor]) -> list[Tensor]:
+    def exit_(norm, x, changes):
         sums = [vector + change for vector, change in zip(x, changes, strict=True)]
         return sums if pre else [normalised(norm, vector) for vector in sums]
 
@@ -64,13 +54,13 @@ def transformer_stack(
     return entry(stack.norm, x), weights
 
 
-def position(place: int, size: int) -> Tensor:
+def position(place, size):
     """The sinusoids (m,) of a position: section 3.5 of that article."""
     angles = [place / 10_000 ** ((i - i % 2) / size) for i in range(size)]
     return torch.tensor([math.cos(a) if i % 2 else math.sin(a) for i, a in enumerate(angles)], dtype=torch.float64)
 
 
-def multi_head(heads: int, query: Tensor, seen: Sequence[Tensor], matrices: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+def multi_head(heads, query, seen, matrices):
     """(contexts of all heads (m,), weights (A, T)) for one query, with the matrices W^Q, W^K and W^V (section 3.2)."""
     contexts, rows = [], []
     for of_query, of_key, of_value in zip(*(matrix.chunk(heads) for matrix in matrices), strict=True):
@@ -82,7 +72,7 @@ def multi_head(heads: int, query: Tensor, seen: Sequence[Tensor], matrices: Sequ
     return torch.cat(contexts), torch.stack(rows)
 
 
-def normalised(norm: Any, vector: Tensor) -> Tensor:
+def normalised(norm, vector):
     """Layer normalisation (Ba et al. 2016)."""
     apart = vector - vector.mean()
     return norm.scale * apart / (apart.square().mean() + 1e-5).sqrt() + norm.shift

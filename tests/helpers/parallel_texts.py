@@ -1,11 +1,7 @@
 """Small parallel texts, and the files of folders."""
 
-from pathlib import Path
 
-Pairs = list[tuple[str, str]]
-
-
-def write_pairs(folder: Path, name: str, pairs: Pairs) -> tuple[Path, Path]:
+def write_pairs(folder, name, pairs):
     """Writes NAME.en and NAME.fr."""
     paths = folder / f"{name}.en", folder / f"{name}.fr"
     for number, path in enumerate(paths):
@@ -13,6 +9,6 @@ def write_pairs(folder: Path, name: str, pairs: Pairs) -> tuple[Path, Path]:
     return paths
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
+def files_of(folder):
     """The content of each file in a folder, by name."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -2,13 +2,11 @@
 
 import torch
 
-from nmtalign.core.model import TranslationModel
-
 ENGLISH = ["the", "fox", "sees", "a", "red", "boat", "."]
 FRENCH = ["le", "renard", "voit", "un", "bateau", "rouge", "."]
 
 
-def disturb(model: TranslationModel) -> None:
+def disturb(model):
     """Weights that are large enough for different translations of several words."""
     for parameter in model.parameters():
         parameter.mul_(2).add_(torch.randn_like(parameter) * 0.3)

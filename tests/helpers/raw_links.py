@@ -1,11 +1,9 @@
 """Links of a sample text that count the words between spaces, made from its gold links, which count tokens."""
 
-from pathlib import Path
-
 from nmtalign.sample.sample_corpus import write_sample
 
 
-def write_raw_links(folder: Path, pairs: int = 60) -> tuple[Path, Path]:
+def write_raw_links(folder, pairs=60):
     """Writes a sample of raw texts into the folder; returns the files of its gold links, by tokens and by words."""
     write_sample(folder, pairs, 1, force=False)
     sides = [_words_of_tokens(folder, language) for language in ("en", "fr")]
@@ -18,7 +16,7 @@ def write_raw_links(folder: Path, pairs: int = 60) -> tuple[Path, Path]:
     return folder / "train.align", by_words
 
 
-def _words_of_tokens(folder: Path, language: str) -> list[list[int]]:
+def _words_of_tokens(folder, language):
     """Returns the word between spaces of each token of each line."""
     lines = []
     raw, tokenised = ((folder / f"train.{kind}{language}").read_text().splitlines() for kind in ("", "tok."))

@@ -1,7 +1,5 @@
 """Scores of texts by `measure` and by the command of sacreBLEU, which tests compare."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from helpers.command_line import CODE, run_nmtalign
@@ -34,7 +32,7 @@ def corpus_scores(hypotheses, *references, options=None):
     return [Score(one.name, one.score(), one.signature) for one in measure(hypotheses, references, options)]
 
 
-def sacrebleu(folder: Path, systems: Sequence[Sequence[str]], references: Sequence[Sequence[str]], *flags: str) -> str:
+def sacrebleu(folder, systems, references, *flags):
     """What the command prints for the lines of systems and references."""
     paths = []
     for number, lines in enumerate((*references, *systems)):

@@ -6,9 +6,6 @@ import math
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from nmtalign.alignment.word_aligner import load_aligner
@@ -22,7 +19,7 @@ PATIENCE = 120  # seconds: a busy machine is slow, and a server that hangs is fo
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def assert_same(found: Any, expected: Any) -> None:
+def assert_same(found, expected):
     """Requires equal JSON; numbers may differ by the rounding of other batches."""
     assert type(found) is type(expected)
     if isinstance(expected, dict):
@@ -41,11 +38,11 @@ def assert_same(found: Any, expected: Any) -> None:
 class Client:
     """Asks a server; `ask` returns (status, value of the JSON, headers)."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url):
         self.url = url
         self.host, self.port = str(urlsplit(url).hostname), int(urlsplit(url).port or 0)
 
-    def raw(self, path: str, body: bytes | None = None, kind: str = "", method: str | None = None, **headers: str):
+    def raw(self, path, body=None, kind="", method=None, **headers):
         """(status, bytes, headers) of an address."""
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         if kind:
@@ -58,13 +55,13 @@ class Client:
             with error:
                 return error.code, error.read(), error.headers
 
-    def ask(self, path: str, value: Any = None, **query: Any) -> tuple[int, Any, Any]:
+    def ask(self, path, value=None, **query):
         """Posts a value as JSON, or gets an address without one."""
         body = None if value is None else json.dumps(value).encode()
         status, found, headers = self.raw(path + (f"?{urlencode(query)}" if query else ""), body, "application/json")
         return status, json.loads(found), headers
 
-    def lines(self, objects: list[Any], **query: Any) -> list[Any]:
+    def lines(self, objects, **query):
         """The results of /translate/json for one object per line."""
         body = "".join(json.dumps(one) + "\n" for one in objects).encode()
         status, found, _ = self.raw(f"translate/json?{urlencode(query)}", body, "application/x-ndjson")
@@ -73,7 +70,7 @@ class Client:
 
 
 @contextlib.contextmanager
-def serving(*folders: Path, translators=(), notes: list[str] | None = None, **settings: Any) -> Iterator[Client]:
+def serving(*folders, translators=(), notes=None, **settings):
     """Serves models and word aligners on a free port of this machine until the end of the block."""
     loaded = [*translators, *(Translator.load(folder, device="cpu") for folder in folders if not is_aligner(folder))]
     aligners = list(map(load_aligner, filter(is_aligner, folders)))

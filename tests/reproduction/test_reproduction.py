@@ -4,7 +4,9 @@ import dataclasses
 import json
 import os
 import re
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -169,6 +171,29 @@ def test_an_interrupted_run_resumes_and_a_larger_budget_continues(workspace):
     assert run_until(workspace, 3, words=1800) == [True, False, False]
     log = (workspace / "reproduction/work/models/RNNencdec-50.seed-1234/train.jsonl").read_text().splitlines()
     assert [json.loads(line)["update"] for line in log if '"finished"' in line] == [3, 4]
+
+
+def test_ctrl_c_saves_and_the_same_command_resumes(workspace):
+    quick = "--scale", "tiny", "--models", "RNNencdec-50"
+    code = f"from nmtalign.reproduction import steps; steps.NMTALIGN = {command_line.command()}"
+    call, forks = command_line.command("reproduce", *quick, "--hours", "1"), {command_line.CODE: code}
+    with subprocess.Popen(call, stderr=subprocess.PIPE, text=True, env=os.environ | forks, cwd=workspace) as running:
+        for line in running.stderr:
+            if "training:" in line:
+                break
+        time.sleep(0.5)
+        running.send_signal(signal.SIGINT)
+        rest = running.stderr.read()
+    assert running.returncode == 130, rest
+    assert rest.splitlines()[-1] == "nmtalign: error: interrupted; the same command resumes"
+    model = workspace / "reproduction/work/models/RNNencdec-50.seed-1234"
+    assert (model / "training_state.safetensors").is_file()
+    again = command_line.run_nmtalign("reproduce", *quick, "--words", "100", cwd=workspace, variables=forks)
+    assert again.returncode == 0, again.stderr
+    assert b"resuming from update" in again.stderr
+    assert again.stderr.endswith(b"reproduction/report.md: written\n")
+    quiet = command_line.run_nmtalign("reproduce", *quick, "--words", "100", "-q", cwd=workspace)
+    assert (quiet.returncode, quiet.stderr, quiet.stdout) == (0, b"", b"")
 
 
 def test_one_run_at_a_time_works_in_a_folder_which_may_be_a_link(workspace):

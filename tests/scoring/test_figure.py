@@ -1,17 +1,14 @@
 """The article's Figure 2."""
 
 import math
-import sys
 import xml.etree.ElementTree as ElementTree
-from pathlib import Path
 
 import pytest
 from helpers.pages import PageReader
 
-from nmtalign.errors import UsageError
 from nmtalign.report.document import Document, Figure
 from nmtalign.report.html_page import to_page
-from nmtalign.scoring.figure import draw_by_length, length_figure, length_svg
+from nmtalign.scoring.figure import length_figure, length_svg
 from nmtalign.scoring.report import Estimate, Part, Report, Resampling, Section, SystemReport
 
 pytest.importorskip("matplotlib")
@@ -61,13 +58,6 @@ def test_no_bands_for_many_systems_and_a_sentence_for_no_score():
     assert [text.get_text() for text in empty.axes[0].texts] == ["no sentence to score"]
 
 
-def test_files_are_the_same_each_time(tmp_path: Path):
-    first, second = tmp_path / "a.pdf", tmp_path / "b.pdf"
-    draw_by_length(TWO, first)
-    draw_by_length(TWO, second)
-    assert first.read_bytes() == second.read_bytes() != b""
-
-
 def test_the_page_gets_an_svg_with_names_and_signature():
     svg = length_svg(TWO)
     words = "".join(ElementTree.fromstring(svg).itertext())  # noqa: S314
@@ -75,9 +65,3 @@ def test_the_page_gets_an_svg_with_names_and_signature():
         assert text in words
     page = PageReader(to_page(Document("t", [Figure("", "f", svg)])))
     page.check()
-
-
-def test_without_matplotlib_the_error_names_the_package(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UsageError, match=r'pip install "nmtalign\[plot\]"'):
-        draw_by_length(TWO, tmp_path / "a.png")

@@ -1,7 +1,5 @@
 """The no-unknown subset, by hand."""
 
-from pathlib import Path
-
 import pytest
 
 from nmtalign.errors import FormatError
@@ -18,42 +16,42 @@ def without_unknowns(folder, sources, references):
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     Vocabulary(["</s>", "<unk>", "the", "cat", "sleeps"]).save(tmp_path / "source.vocabulary.txt")
     Vocabulary(["</s>", "<unk>", "le", "chat", "dort"]).save(tmp_path / "target.vocabulary.txt")
     Tokenizers.spaced("en", "fr").save(tmp_path)
     return tmp_path
 
 
-def test_a_sentence_counts_if_all_its_words_are_known_on_both_sides(folder: Path) -> None:
+def test_a_sentence_counts_if_all_its_words_are_known_on_both_sides(folder):
     assert without_unknowns(folder, SOURCES, [REFERENCES]).tolist() == BY_HAND
 
 
-def test_every_reference_must_be_known(folder: Path) -> None:
+def test_every_reference_must_be_known(folder):
     second = ["le chien dort", *REFERENCES[1:]]
     known = without_unknowns(folder, SOURCES, [REFERENCES, second])
     assert known.tolist() == [False, *BY_HAND[1:]]
 
 
-def test_text_is_tokenised_as_the_folder_says(folder: Path) -> None:
+def test_text_is_tokenised_as_the_folder_says(folder):
     Vocabulary(["</s>", "<unk>", "the", "cat", "sleeps", ".", "'s"]).save(folder / "source.vocabulary.txt")
     Tokenizers.moses("en", "fr").save(folder)
     assert without_unknowns(folder, ["the cat's."], [["le chat"]]).tolist() == [True]
 
 
-def test_the_path_of_the_corpus_file_names_its_folder(folder: Path) -> None:
+def test_the_path_of_the_corpus_file_names_its_folder(folder):
     (folder / "corpus.h5").write_bytes(b"")
     assert len(read_words(folder / "corpus.h5")[0][1]) == 5
 
 
 @pytest.mark.parametrize("name", ["source.vocabulary.txt", "target.vocabulary.txt", "tokenizer.json"])
-def test_a_folder_without_vocabularies_is_named(folder: Path, name: str) -> None:
+def test_a_folder_without_vocabularies_is_named(folder, name):
     (folder / name).unlink()
     with pytest.raises(FormatError, match=rf"no vocabularies here \(no {name}\); give a model"):
         read_words(folder)
 
 
-def test_a_vocabulary_edited_after_training_is_refused(tmp_path: Path, random_model_directory) -> None:
+def test_a_vocabulary_edited_after_training_is_refused(tmp_path, random_model_directory):
     model = random_model_directory(tmp_path)
     assert len(read_words(model)[1][1]) == 9
     with (model / "target.vocabulary.txt").open("a") as stream:
@@ -62,7 +60,7 @@ def test_a_vocabulary_edited_after_training_is_refused(tmp_path: Path, random_mo
         read_words(model)
 
 
-def test_a_sentence_must_be_known_to_every_model(folder: Path) -> None:
+def test_a_sentence_must_be_known_to_every_model(folder):
     both = read_words(folder)
     Vocabulary(["</s>", "<unk>", "the", "cat", "sleeps", "wombat"]).save(folder / "source.vocabulary.txt")
     Vocabulary(["</s>", "<unk>", "le", "wombat", "dort"]).save(folder / "target.vocabulary.txt")
@@ -71,7 +69,7 @@ def test_a_sentence_must_be_known_to_every_model(folder: Path) -> None:
     assert without_unknown_words([both, other], SOURCES, [REFERENCES]).tolist() == [False, False, False, True, False]
 
 
-def test_rates_are_shares_of_all_words(folder: Path) -> None:
+def test_rates_are_shares_of_all_words(folder):
     systems = {"a": ["le chat", "un chat"], "b": [""]}
     rates = unknown_rates(read_words(folder), SOURCES, [REFERENCES, ["x"] * 5], systems)
     assert rates == UnknownRates(2 / 11, (2 + 5) / (11 + 5), {"a": 0.25, "b": 0.0})

@@ -28,7 +28,7 @@ HOSTILE = "le \x1b[2J<b>chat</b> \u202edort"
 
 
 def report_of(*systems: SystemReport, **more: object) -> Report:
-    return Report(("BLEU", "TER"), {"BLEU": "BLEU|a", "TER": "TER|b"}, systems, **more)  # type: ignore[arg-type]
+    return Report(("BLEU", "TER"), {"BLEU": "BLEU|a", "TER": "TER|b"}, systems, **more)
 
 
 def full_report() -> Report:

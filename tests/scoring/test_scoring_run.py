@@ -2,7 +2,6 @@
 
 import csv
 import io
-from pathlib import Path
 
 import pytest
 from sacrebleu.metrics import BLEU
@@ -12,7 +11,7 @@ from nmtalign.errors import InputError, UsageError
 from nmtalign.scoring.metrics import tokenizer_for
 
 
-def test_one_system_has_the_figures_of_sacrebleu(texts) -> None:
+def test_one_system_has_the_figures_of_sacrebleu(texts):
     result = score(texts.systems[0], texts.references[0], metrics="bleu")
     assert result.value() == BLEU().corpus_score(texts.systems[0], [texts.references[0]]).score
     assert result.to_dict()["systems"][0]["scores"]["BLEU"]["value"] == result.value()
@@ -21,7 +20,7 @@ def test_one_system_has_the_figures_of_sacrebleu(texts) -> None:
     assert texts.references[0][0] not in repr(result)  # a notebook prints it
 
 
-def test_systems_references_lengths_and_given_scores(texts) -> None:
+def test_systems_references_lengths_and_given_scores(texts):
     systems = dict(zip("abc", texts.systems, strict=True))
     given = {"COMET": [[float(number)] * 200 for number in range(3)]}
     settings = {"by_length": True, "bootstrap": 50, "metrics": "bleu,chrf,chrf++,multi-bleu", "target_language": "fr"}
@@ -34,7 +33,7 @@ def test_systems_references_lengths_and_given_scores(texts) -> None:
     assert "by words of the source" in result.to_text()
 
 
-def test_files_lines_and_models_score_alike(texts, tmp_path: Path) -> None:
+def test_files_lines_and_models_score_alike(texts, tmp_path):
     for name, lines in (("out.fr", texts.systems[0]), ("ref.fr", texts.references[0]), ("src.en", texts.source)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     lines = score(texts.systems[0], texts.references[0], texts.source, by_length=True, bootstrap=50)
@@ -65,7 +64,7 @@ CHINESE = ["今天，那个老的老师看见猫。", "昨天，国王喜欢红�
         ("test.km", {}, "char"),
     ],
 )
-def test_bleu_of_chinese_is_that_of_sacrebleu(tmp_path: Path, name, settings, tokenizer) -> None:
+def test_bleu_of_chinese_is_that_of_sacrebleu(tmp_path, name, settings, tokenizer):
     reference, told = tmp_path / name, []
     reference.write_text("".join(f"{line}\n" for line in CHINESE))
     given = [line.replace("老", "小") for line in CHINESE]
@@ -76,7 +75,7 @@ def test_bleu_of_chinese_is_that_of_sacrebleu(tmp_path: Path, name, settings, to
     assert told == []
 
 
-def test_the_ending_of_the_translation_chooses_the_tokeniser_if_nothing_else_does(tmp_path: Path) -> None:
+def test_the_ending_of_the_translation_chooses_the_tokeniser_if_nothing_else_does(tmp_path):
     for name in ("out.ko", "reference", "out.fr"):
         (tmp_path / name).write_text("나는 집에 갑니다 .\n")
     korean, french = (score(tmp_path / name, tmp_path / "reference") for name in ("out.ko", "out.fr"))
@@ -84,7 +83,7 @@ def test_the_ending_of_the_translation_chooses_the_tokeniser_if_nothing_else_doe
     assert "|tok:13a|" in french.to_dict()["signatures"]["BLEU"]
 
 
-def test_bleu_that_is_0_for_equal_texts_is_told(tmp_path: Path) -> None:
+def test_bleu_that_is_0_for_equal_texts_is_told():
     for lines, settings in ((CHINESE, {"tokenize": "13a"}), (["un chat", "deux"], {})):
         told = []
         assert score(lines, lines, notify=told.append, target_language="zh", **settings).value() == 0
@@ -101,12 +100,12 @@ def test_bleu_that_is_0_for_equal_texts_is_told(tmp_path: Path) -> None:
         ((["a"], ["a"]), {"bootstrap": 1}, UsageError, "bootstrap = 1: must be at least 2"),
     ],
 )
-def test_what_cannot_be_scored_is_refused(arguments, settings, error, message) -> None:
+def test_what_cannot_be_scored_is_refused(arguments, settings, error, message):
     with pytest.raises(error, match=message):
         score(*arguments, **settings)
 
 
-def test_a_metric_or_system_that_is_not_there_is_named() -> None:
+def test_a_metric_or_system_that_is_not_there_is_named():
     result = score(["a b c d"], ["a b c d"])
     for given, message in (({"metric": "TER"}, "no metric 'TER'"), ({"system": "x"}, "no system 'x'")):
         with pytest.raises(UsageError, match=message):

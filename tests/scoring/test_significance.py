@@ -1,50 +1,49 @@
-"""Intervals, p-values and signatures equal those of sacreBLEU's command, for a complete corpus and any subset."""
+"""Intervals, p-values and signatures equal those of sacreBLEU's command; draws in slices are exact."""
 
 import json
 import re
-from collections.abc import Sequence
+import tracemalloc
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from helpers.score_texts import sacrebleu
 from sacrebleu.metrics import BLEU, TER
 
+from nmtalign.scoring import report
 from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
-from nmtalign.scoring.report import Part, Report, Resampling, Test, by_length, make_report, parse_buckets
+from nmtalign.scoring.report import Resampling, bootstrap, by_length, interval, make_report, parse_buckets, swaps
 
 METRICS = MetricOptions(("bleu", "chrf++", "ter"))
 ASKED = "-m bleu chrf ter --chrf-word-order 2 -w 4"  # the same; the command has no two chrF in one run
 QUICK = Resampling(samples=300, trials=600)
-Lines = Sequence[str]
 
 
-def drawn(test: Test) -> list[str]:
+def drawn(test):
     """The flags of a quick test."""
     return [f"--paired-{test}", f"--paired-{test}-n", str(QUICK.samples if test == "bs" else QUICK.trials)]
 
 
-def paired(printed: str) -> list[dict[str, list[str]]]:
+def paired(printed):
     """The figures of each metric for every system: score, mean and width of the interval, p-value, if they exist."""
     table = [line.rstrip("\\ ").split("&") for line in printed.splitlines() if "&" in line]
     names = [re.sub(r"[^\w+]", " ", cell).split()[0] for cell in table[0][1:]]
     return [dict(zip(names, (re.findall(r"\d+\.\d{4}", cell) for cell in row[1:]), strict=True)) for row in table[1:]]
 
 
-def ours(part: Part, metric: str, test: Test) -> list[str]:
+def ours(part, metric, test):
     one = part.scores[metric]
     figures = [one.value, *(() if one.low is None else (one.mean, 0.5 * (one.high - one.low)))]
     figures += [one.p_values[test]] if one.p_values else []
     return [f"{figure:.4f}" for figure in figures]
 
 
-def of_wholes(report: Report, name: str) -> list[list[Any]]:
+def of_wholes(report, name):
     """An attribute of the estimates of all sentences, by system and metric."""
     return [[getattr(one, name) for one in system.everything.whole.scores.values()] for system in report.systems]
 
 
-def report_of(systems: Sequence[Lines], references: Sequence[Lines], tests: tuple[Test, ...] = ()) -> Report:
+def report_of(systems, references, tests=()):
     tables = measure_systems(systems, references, METRICS)
     names = [f"system {number}" for number in range(len(systems))]
     return make_report(names, tables, resampling=replace(QUICK, tests=tuple(tests), intervals="ar" not in tests))
@@ -147,3 +146,52 @@ def test_fewer_than_two_sentences_are_not_tested():
     assert whole.mark == none.mark == ""
     assert whole.low == whole.high
     assert none.low is none.value is None
+
+
+def made_up(size, width=10, seed=3):
+    return np.random.default_rng(seed).integers(0, 40, size=(size, width)).astype(np.float64)
+
+
+@pytest.mark.parametrize("size", [1, 2, 31, 100])
+@pytest.mark.parametrize("at_once", [1, 2**8, 2**22])
+def test_slices_draw_what_is_drawn_at_once(monkeypatch, size, at_once):
+    monkeypatch.setattr(report, "_DRAWS", at_once)
+    monkeypatch.setattr(report, "_COINS", at_once)
+    rows = [made_up(size), made_up(size, 3, 4)]
+    drawn = np.random.default_rng(12345).choice(size, size=(70, size), replace=True)
+    coins = np.random.default_rng(12345).integers(2, size=(150, size), dtype=bool)
+    for one, sums, (picked, left) in zip(rows, bootstrap(rows, 70, 12345), swaps(rows, 150, 12345), strict=True):
+        assert (sums == one[drawn].sum(axis=1)).all()
+        assert (picked == coins @ one).all()
+        assert (left == ~coins @ one).all()
+
+
+def test_other_than_whole_numbers_are_added_in_the_order_drawn():
+    rows = made_up(500, 2) + 1 / 3
+    drawn = np.random.default_rng(5).choice(500, size=(40, 500))
+    assert (bootstrap([rows], 40, 5)[0] == [sample.sum(0) for sample in rows.astype(np.float32)[drawn]]).all()
+
+
+def test_sums_beyond_those_of_float32_are_rounded_once():
+    rows = made_up(300, 3) * 100_000 + 1
+    drawn = np.random.default_rng(5).choice(300, size=(20, 300))
+    expected = rows[drawn].sum(axis=1)
+    assert expected.max() > 2**24
+    assert (bootstrap([rows], 20, 5)[0] == expected.astype(np.float32)).all()
+
+
+def test_memory_is_that_of_a_slice(monkeypatch):
+    monkeypatch.setattr(report, "_DRAWS", 2**18)
+    monkeypatch.setattr(report, "_COINS", 2**19)
+    rows = [made_up(10_000, 4)]
+    tracemalloc.start()
+    bootstrap(rows, 190, 1)  # 15 MB of indices
+    swaps(rows, 1_900, 1)  # 19 MB of coins, 152 MB as floats
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 15e6
+
+
+def test_the_bounds_leave_out_a_fortieth_on_either_side():
+    assert interval(np.arange(1000)[::-1].astype(np.float64)) == (499.5, 25.0, 974.0)
+    assert interval(np.array([3.0])) == (3.0, 3.0, 3.0)

@@ -1,7 +1,5 @@
 """Candidate lists against plain sets."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,16 +15,16 @@ LEXICON = "fox\trenard\t0.6\nfox\tgoupil\t0.3\nboat bateau 1\nred rouge\n. . 0.9
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     (tmp_path / "lexicon.txt").write_text(LEXICON)
     return tmp_path / "lexicon.txt"
 
 
-def words_of(candidates, row: int) -> list[str]:
+def words_of(candidates, row):
     return TARGET.decode(candidates.words[candidates.allowed[row]].tolist())
 
 
-def test_each_sentence_has_its_own_words_and_the_frequent_ones(path: Path) -> None:
+def test_each_sentence_has_its_own_words_and_the_frequent_ones(path):
     lists = CandidateLists.read(path, SOURCE, TARGET, frequent=2)
     sentences = [SOURCE.encode(["the", "fox", "."]), SOURCE.encode(["a", "red", "boat"]), []]
     found = lists.of(sentences)
@@ -48,9 +46,7 @@ SENTENCES = st.lists(st.lists(st.integers(0, 8), max_size=6), max_size=5)
 
 @settings(max_examples=60, deadline=None)
 @given(PAIRS, SENTENCES, st.integers(0, 5))
-def test_candidates_are_those_of_plain_sets(
-    pairs: list[tuple[int, int]], sentences: list[list[int]], frequent: int
-) -> None:
+def test_candidates_are_those_of_plain_sets(pairs, sentences, frequent):
     lists = CandidateLists(np.array(pairs), 9, 15, frequent)
     found = lists.of(sentences)
     always = set(range(frequent + 2))
@@ -78,9 +74,7 @@ PIECES_OUT = Vocabulary(["</s>", "<unk>", "▁le", "▁renard", "s", "."])
         ("▁the ▁le\n▁fox ▁renard\n. . 1\n", SOURCE, TARGET, "a lexicon of subword pieces, and this model reads compl"),
     ],
 )
-def test_a_wrong_lexicon_is_refused(
-    tmp_path: Path, text: str, source: Vocabulary, target: Vocabulary, message: str
-) -> None:
+def test_a_wrong_lexicon_is_refused(tmp_path, text, source, target, message):
     path = tmp_path / "lexicon.txt"
     path.write_text(text)
     with pytest.raises(FormatError) as raised:

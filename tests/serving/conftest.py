@@ -1,7 +1,5 @@
 """What the tests of the server share: a model for each direction."""
 
-from pathlib import Path
-
 import pytest
 from helpers.random_models import ENGLISH, FRENCH
 from helpers.servers import serving
@@ -10,26 +8,20 @@ import nmtalign
 
 
 @pytest.fixture(scope="session")
-def english(tmp_path_factory, random_model_directory) -> Path:
+def english(tmp_path_factory, random_model_directory):
     """A random model, English to French."""
     return random_model_directory(tmp_path_factory.mktemp("english"))
 
 
 @pytest.fixture(scope="session")
-def french(tmp_path_factory, random_model_directory) -> Path:
+def french(tmp_path_factory, random_model_directory):
     """A random model, French to English."""
     folder = tmp_path_factory.mktemp("french")
     return random_model_directory(folder, FRENCH, ENGLISH, seed=4, languages=("fr", "en"))
 
 
 @pytest.fixture(scope="session")
-def blind(tmp_path_factory, random_model_directory) -> Path:
-    """A random model without attention."""
-    return random_model_directory(tmp_path_factory.mktemp("blind"), attention="none")
-
-
-@pytest.fixture(scope="session")
-def aligner(tmp_path_factory) -> Path:
+def aligner(tmp_path_factory):
     """A word aligner of `nmtalign link`, English to French."""
     folder = tmp_path_factory.mktemp("linked")
     for side, name in enumerate(("train.en", "train.fr")):

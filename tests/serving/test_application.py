@@ -559,8 +559,8 @@ def test_a_declared_length_that_is_too_large_is_not_read(english):
         assert b" 413 " in connection.recv(1000)
 
 
-def test_a_model_without_attention(blind):
-    with serving(blind) as client:
+def test_a_model_without_attention(blind_model):
+    with serving(blind_model) as client:
         assert client.ask("health")[1]["models"][0]["alignments"] is False
         assert client.ask("translate", {"q": "a", "source": "en", "target": "fr"})[0] == 200
         for path in ("align", "translate/json?alignment=soft"):
@@ -585,14 +585,14 @@ def test_a_port_belongs_to_one_server_before_its_model_is_loaded(english):
     bind(ServeConfig(port=port)).close()
 
 
-def test_the_application_from_python(english, blind):
+def test_the_application_from_python(english, blind_model):
     """It is an ASGI application with keyword arguments for the settings of section [serve]."""
     with pytest.raises(UsageError, match=r"application: unknown setting 'max_bdy'"):
-        application([Translator.load(blind)], max_bdy="1K")
+        application([Translator.load(blind_model)], max_bdy="1K")
     with pytest.raises(UsageError, match=r"allowed_hosts = \"a\*b\": give names such as translate.example"):
-        application([Translator.load(blind)], allowed_hosts="a*b")
+        application([Translator.load(blind_model)], allowed_hosts="a*b")
     with pytest.raises(UsageError, match='max_body = "x"'):
-        application([Translator.load(blind)], max_body="x")
+        application([Translator.load(blind_model)], max_body="x")
     app = application([Translator.load(english, device="cpu", beam=2)], allowed_hosts="inside.example", max_lines=1)
     sent: list[dict] = []
 

@@ -104,8 +104,8 @@ def test_the_other_direction_the_beam_and_an_error(browser, client, french):
 
 
 @pytest.mark.parametrize("beside", [[], ["aligner"]])
-def test_a_model_without_attention_has_only_text(browser, blind, beside, request):
-    with serving(blind, *map(request.getfixturevalue, beside)) as client:
+def test_a_model_without_attention_has_only_text(browser, blind_model, beside, request):
+    with serving(blind_model, *map(request.getfixturevalue, beside)) as client:
         browser.open(client.url)
         assert browser.texts("#model option") == ["en → fr"]
         translate(browser, client, LINE)

@@ -1,14 +1,14 @@
-"""Settings, workspace file and presets: precedence, and errors that name the mistake and the most similar name."""
+"""Settings, workspace file and presets: precedence, small corpora, and errors that name the most similar name."""
 
 import os
 
 import pytest
 
 from nmtalign.errors import UsageError
-from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
 from nmtalign.settings.definition import COMMAND_LINE, Workspace, load_workspace, resolve, seconds
-from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, SYSTEMS, preset
+from nmtalign.settings.presets import AUTO, DEFAULT_PRESET, PRESETS, budget_of, fitted_to_corpus, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.training.budget import count_words, training_layers
 
 TOML = """
 source_language = "en"
@@ -69,9 +69,7 @@ def test_without_a_file_the_preset_is_the_default(tmp_path, monkeypatch):
         ("\ufeffpreset = tiny", r"a text is written in quotes: preset = \"tiny\"$"),
         ("# mine\nbeam = 4", r"nmtalign.toml: line 2: 'beam' belongs in \[translate\]"),
         ("preset = 'tiny'", r"line 1: 'preset' belongs in \[train\]$"),
-        ("[prep]\npreset = 'tiny'", r"line 2: \[prep\]: 'preset' belongs in \[train\]$"),
         ("gold = 'test.align'", r"line 1: 'gold' belongs in \[corpus\]$"),
-        ("test = ['a', 'b']", r"line 1: 'test' belongs in \[corpus\]$"),
         ("train = ['a', 'b']", r"nmtalign.toml: 'train' names texts, and belongs in \[corpus\]$"),
         ("model = '-'", 'nmtalign.toml: model = "-": cannot be the name of a file'),
         ("[corpus]\ntest = ['-', 'b']", r'nmtalign.toml: \[corpus\] test = "-": cannot be the name of a file'),
@@ -118,35 +116,6 @@ def test_a_missing_config_is_an_error_only_if_it_was_asked_for(tmp_path, monkeyp
         load_workspace(tmp_path / "absent.toml")
 
 
-@pytest.mark.parametrize(
-    ("cls", "values"),
-    [
-        (ModelConfig, {"hidden": 0}),
-        (ModelConfig, {"dropout": 1.0}),
-        (ModelConfig, {"coverage": "linguistic", "attention": "none"}),
-        (ModelConfig, {"coverage": "linguistic", "attention": "general"}),
-        (ModelConfig, {"reverse_source": True}),
-        (ModelConfig, {"copy": True, "attention": "none"}),
-        (ModelConfig, {"copy": True, "attention_span": "local-m"}),
-        (ModelConfig, {**SYSTEMS["transformer"], "copy": True}),
-        (ModelConfig, {"norm": "post"}),
-        (ModelConfig, {"alignment_layer": 1}),
-        (ModelConfig, {"alignment_head": 1}),
-        (TrainingConfig, {"optimizer": "adam", "weight_decay": 0.1}),
-        (TrainingConfig, {"batch_size": 0}),
-        (TrainingConfig, {"learning_rate": 0.0}),
-        (TrainingConfig, {"learning_rate": float("nan")}),
-        (TrainingConfig, {"max_time": "5 days"}),
-        (TrainingConfig, {"validate_every": "0"}),
-        (PrepConfig, {"shortlist": "many"}),
-        (PrepConfig, {"shortlist": "2"}),
-    ],
-)
-def test_values_out_of_range_are_refused(cls, values):
-    with pytest.raises(UsageError):
-        resolve(cls, ("command line", values))
-
-
 def test_the_papers_presets_are_the_papers():
     updates = {"rnnsearch-50": 288_000, "rnnsearch-30": 471_000, "rnnencdec-50": 600_000, "rnnencdec-30": 846_000}
     for name, count in updates.items():
@@ -161,47 +130,69 @@ def test_the_papers_presets_are_the_papers():
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "bound"),
-    [
-        ("length_penalty", 51.0, "at most 50"),
-        ("length_penalty", float("inf"), "at most 50"),
-        ("length_penalty", float("nan"), "at least 0"),
-        ("word_penalty", -1e308, "at least -1000000"),
-        ("word_penalty", 1e308, "at most 1000000"),
-        ("coverage_penalty", float("inf"), "at most 1000000"),
-        ("max_length_ratio", float("inf"), "at most 1000"),
-        ("max_length_ratio", 0.0, "greater than 0"),
-        ("threads", 1_000_000_000, "at most 1000"),
-    ],
+    "text", ["5400s", "90m", "1.5h", "1h30m", "1h 30min", "90min", "90 minutes", "1.5 H", "1 hour 1800 s", "01:30:00"]
 )
-def test_what_no_search_can_count_with_is_refused(name: str, value: float, bound: str) -> None:
-    option = "--" + name.replace("_", "-")
-    with pytest.raises(UsageError, match=f"^{option} .*: must be {bound}$"):
-        resolve(TranslateConfig, ("command line", {name: value}))
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("60s", 60),
-        ("15m", 900),
-        ("2h", 7200),
-        ("1h30m", 5400),
-        ("1h 30min", 5400),
-        ("90min", 5400),
-        ("90 minutes", 5400),
-        ("1.5h", 5400),
-        ("2 h", 7200),
-        ("1 hour 5 s", 3605),
-        ("01:30:00", 5400),
-        ("2H", 7200),
-    ],
-)
-def test_times(text, value):
-    assert seconds("max_time", text) == value
+def test_an_hour_and_a_half_in_every_spelling(text):
+    assert seconds("max_time", text) == 5400
 
 
 @pytest.mark.parametrize("text", ["", "90", "0s", "1:30", "h", "5 days", "1h 2h", "-5m", "1e3s", "30m1h"])
 def test_what_is_no_time(text):
     with pytest.raises(UsageError, match="give a time such as 60s, 15m, 2h or 1h30m"):
         seconds("max_time", text)
+
+
+@pytest.mark.parametrize("words", [1, 2_000, 25_000, 10**9])
+def test_the_paper_presets_never_change(words):
+    assert not any(fitted_to_corpus(name, words) for name in PRESETS if name.startswith("rnn"))
+
+
+@pytest.mark.parametrize(("name", "updates", "enough"), [("small", 5000, 250_000), ("tiny", 2000, 160_000)])
+def test_a_small_corpus_gets_more_updates(name, updates, enough):
+    assert "epochs" not in fitted_to_corpus(name, enough)
+    for words in (enough - 1, enough // 2, enough // 5, enough // 10):
+        found = fitted_to_corpus(name, words)
+        assert found["batch_size"] <= preset(name)["batch_size"]
+        assert found["epochs"] >= preset(name)["epochs"]
+        assert found["epochs"] * words / found["batch_size"] >= updates * 0.99
+    assert fitted_to_corpus(name, 1)["epochs"] == 200
+
+
+def test_larger_corpora_need_less_dropout_and_fewer_epochs():
+    dropouts = [fitted_to_corpus("small", words).get("dropout", 0.2) for words in (10**4, 4 * 10**5, 4 * 10**6, 10**8)]
+    assert dropouts == sorted(dropouts, reverse=True)
+    assert [fitted_to_corpus("small", words).get("epochs", 20) for words in (10**6, 5 * 10**6)] == [20, 20]
+    read = [words * fitted_to_corpus("small", words)["epochs"] for words in (6 * 10**6, 10**7, 2 * 10**7)]
+    assert read == pytest.approx([1e8] * 3, rel=0.01)
+    assert fitted_to_corpus("small", 10**10)["epochs"] == 3
+
+
+def test_small_learns_faster_on_a_medium_corpus():
+    for words, faster in ((300_000, True), (10**6 - 1, True), (10**6, False), (10**7, False)):
+        assert (fitted_to_corpus("small", words).get("learning_rate") == 0.004) == faster
+        assert "learning_rate" not in fitted_to_corpus("transformer", words)
+        assert not fitted_to_corpus("tiny", words)
+
+
+def test_the_budget_of_a_preset_in_words():
+    assert budget_of("rnnsearch-50") == "288,000 updates"
+    assert budget_of("small") == "20 epochs, on a small corpus 5,000 updates"
+
+
+def test_the_fit_lies_between_the_preset_and_what_the_user_gives(reversal):
+    layer, words = ("command line", {"epochs": 3.0}), count_words(reversal)
+    fitted = f"preset tiny for a corpus of {words:,} words", fitted_to_corpus("tiny", words)
+    layers = ("nmtalign.toml", {"init_from": "model"}), ("--set", {"init_from": ""})
+    none = training_layers("tiny", layers, reversal.folder)
+    assert none[1] == fitted
+    for data in (reversal.folder, reversal.folder / "corpus.h5"):
+        assert training_layers("tiny", (layer,), data) == (("preset tiny", preset("tiny")), fitted, layer)
+    assert training_layers("tiny", (layer,), reversal.folder / "none") == (("preset tiny", preset("tiny")), layer)
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if "epochs" in preset(name) and name != AUTO])
+def test_every_size_of_corpus_has_settings(name):
+    for words in (1, 10**5, 5 * 10**5, 10**6, 10**7 + 1, 10**8, 10**10):
+        epochs = {**preset(name), **fitted_to_corpus(name, words)}["epochs"]
+        assert 3 <= epochs <= 200
+        assert epochs == 3 or epochs * words <= 1.1e8

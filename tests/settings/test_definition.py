@@ -47,26 +47,15 @@ def test_units():
     assert byte_count("max_memory", "700") == 700
 
 
-@pytest.mark.parametrize(
-    ("check", "text"),
-    [
-        (pair_of_sizes, "2"),
-        (pair_of_sizes, "9:"),
-        (seconds, "9" * 400 + "h"),
-        (seconds, "9" * 5000 + ":00:00"),
-        (byte_count, "0"),
-        (byte_count, "0.0000001"),
-        (byte_count, "0.0000001K"),
-        (byte_count, "9" * 400),
-        (byte_count, "1e999"),
-        (pair_of_sizes, "9" * 5000),
-        (pair_of_sizes, "3:" + "9" * 5000),
-        (interval, "9" * 400),
-        (byte_count, "2X"),
-        (interval, "0"),
-        (interval, "often"),
-    ],
-)
+REFUSED = {
+    pair_of_sizes: ["2", "9:", "9" * 5000, "3:" + "9" * 5000],
+    seconds: ["9" * 400 + "h", "9" * 5000 + ":00:00"],
+    byte_count: ["0", "0.0000001", "0.0000001K", "9" * 400, "1e999", "2X"],
+    interval: ["0", "often", "9" * 400],
+}
+
+
+@pytest.mark.parametrize(("check", "text"), [(check, text) for check, texts in REFUSED.items() for text in texts])
 def test_other_words_are_refused_with_the_settings_name(check, text):
     with pytest.raises(UsageError, match=f"^option = '{text}': give "):
         check("option", text)

@@ -28,30 +28,21 @@ def test_what_cannot_be_a_language_is_refused(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "language"),
+    ("names", "language"),
     [
-        ("train.en", "en"),
-        ("train.EN", "en"),
-        ("corpus.en.txt.gz", "en"),
-        ("train.fr.tok.bpe32k.xz", "fr"),
-        ("train.de_DE", "de"),
+        ("train.en train.EN corpus.en.txt.gz europarl-v7.fr-en.en en.txt", "en"),
+        ("train.fr.tok.bpe32k.xz train.fr_CA news-fr.txt", "fr"),
+        ("train.de_DE train.German news_german.txt", "de"),
         ("OpenSubtitles.en-pt_br.pt_br", "pt"),
-        ("train.fr_CA", "fr"),
         ("train.es_ar.gz", "es"),
-        ("train.German", "de"),
-        ("europarl-v7.fr-en.en", "en"),
         ("dev.zh_CN.txt", "zh"),
-        ("news-fr.txt", "fr"),
-        ("news_german.txt", "de"),
-        ("en.txt", "en"),
         ("train.tgt", "tgt"),
-        # No language:
-        *((name, "") for name in ("train.txt", "train.tsv", "train.tok", "train.gz", "train.clean", "train.bpe")),
-        *((name, "") for name in ("train", "en", "-", "my.text", "train-no.txt", "train.en-fr", "train.sentences")),
+        ("train.txt train.tsv train.tok train.gz train.clean train.bpe", ""),
+        ("train en - my.text train-no.txt train.en-fr train.sentences", ""),
     ],
 )
-def test_the_language_in_a_file_name(name, language):
-    assert suffix_language(Path("some.fr") / name) == language
+def test_the_language_in_a_file_name(names, language):
+    assert {suffix_language(Path("some.fr") / name) for name in names.split()} == {language}
 
 
 def test_the_name_of_a_language():
@@ -66,8 +57,6 @@ def test_languages_and_texts_without_spaces():
         "我喜欢读书。",
         "彼女は、東京で 古い本を読んだ",
         "ฉันชอบอ่านหนังสือ ที่บ้านของฉัน",
-        "私は本を読むのが好きです。",
-        "ฉันชอบอ่านหนังสือ",
         "ຂ້ອຍມັກອ່ານ",
         "ខ្ញុំចូលចិត្តអាន",
         "ကျွန်တော်စာဖတ်ရတာ",

@@ -1,7 +1,6 @@
 """Links that count words between spaces are told from links that count tokens, and converted."""
 
 import re
-from pathlib import Path
 
 import pytest
 from helpers.raw_links import write_raw_links
@@ -13,11 +12,11 @@ from nmtalign.text.tokenizer import Tokenizers
 MOSES = Tokenizers.moses("en", "fr")
 
 
-def split(source: str, target: str) -> tuple[SplitLine, SplitLine]:
+def split(source, target):
     return SplitLine.of(source, MOSES.source.tokenize(source)), SplitLine.of(target, MOSES.target.tokenize(target))
 
 
-def links_of(path: Path) -> list[list[tuple[int, int]]]:
+def links_of(path):
     return [[(int(i), int(j)) for i, j in re.findall(r"(\d+)-(\d+)", line)] for line in path.read_text().splitlines()]
 
 
@@ -30,7 +29,7 @@ def links_of(path: Path) -> list[list[tuple[int, int]]]:
         ("already split .", [0, 1, 2]),
     ],
 )
-def test_each_token_knows_its_word(line: str, words: list[int]) -> None:
+def test_each_token_knows_its_word(line, words):
     assert list(SplitLine.of(line, MOSES.source.tokenize(line)).words) == words
 
 
@@ -44,13 +43,13 @@ def test_each_token_knows_its_word(line: str, words: list[int]) -> None:
         ("yes no", "oui ; non", "0-0 1-1", "0-0"),  # a mark is no translation of a word
     ],
 )
-def test_words_become_tokens(source: str, target: str, links: str, expected: str) -> None:
+def test_words_become_tokens(source, target, links, expected):
     given = [(int(i), int(j)) for i, j in re.findall(r"(\d+)-(\d+)", links)]
     found = token_links(given, split(source, target))
     assert " ".join(f"{i}-{j}" for i, j in found) == expected
 
 
-def test_the_counting_of_a_file_is_recognised_and_its_links_are_nearly_those_of_the_tokens(tmp_path: Path) -> None:
+def test_the_counting_of_a_file_is_recognised_and_its_links_are_nearly_those_of_the_tokens(tmp_path):
     by_tokens, by_words = map(links_of, write_raw_links(tmp_path))
     texts = [(tmp_path / f"train.{language}").read_text().splitlines() for language in ("en", "fr")]
     pairs = list(map(split, *texts))
@@ -70,7 +69,7 @@ def test_the_counting_of_a_file_is_recognised_and_its_links_are_nearly_those_of_
     assert unconverted < 0.7 * right
 
 
-def test_files_that_count_differently_are_recognised_without_their_texts(tmp_path: Path) -> None:
+def test_files_that_count_differently_are_recognised_without_their_texts(tmp_path):
     by_tokens, by_words = map(links_of, write_raw_links(tmp_path))
     few = [[(i, j) for i, j in links if (i + j) % 3] for links in by_tokens]  # as of a cautious aligner
     check_alike("a", "b", zip(by_tokens, few, strict=True))

@@ -4,7 +4,6 @@ import json
 import sys
 import tracemalloc
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from helpers.commands import run as nmtalign
@@ -19,12 +18,12 @@ PAIRS = [("one", "un"), ("", "deux\r\u2028"), ("three", "trois")]
 TEXTS = {"en": [pair[0] for pair in PAIRS], "fr": [pair[1] for pair in PAIRS]}
 
 
-def translations(pairs=PAIRS) -> dict[str, list]:
+def translations(pairs=PAIRS):
     """The convention of Hugging Face: one column with the pair of each row."""
     return {"id": ["x"] * len(pairs), "translation": [dict(zip(("en", "fr"), pair, strict=True)) for pair in pairs]}
 
 
-def data_set(folder: Path, *shards, files: list[str] | None = None) -> Path:
+def data_set(folder, *shards, files=None):
     """The folder that `save_to_disk` of the library `datasets` writes."""
     folder.mkdir(parents=True)
     names = [f"data-{number}.arrow" for number, _ in enumerate(shards)]
@@ -37,13 +36,13 @@ def data_set(folder: Path, *shards, files: list[str] | None = None) -> Path:
     return folder
 
 
-def parquet_file(folder: Path, columns) -> Path:
+def parquet_file(folder, columns):
     path = folder / "texts.parquet"
     parquet.write_table(columns if isinstance(columns, pyarrow.Table) else pyarrow.table(columns), path)
     return path
 
 
-def read(path: Path, columns: str = "", languages: tuple[str, str] = ("en", "fr")) -> list[tuple[str, str]]:
+def read(path, columns="", languages=("en", "fr")):
     return list(ParallelText(path, None, languages, columns))
 
 
@@ -61,13 +60,13 @@ def read(path: Path, columns: str = "", languages: tuple[str, str] = ("en", "fr"
         (pyarrow.table({name: pyarrow.array(texts).dictionary_encode() for name, texts in TEXTS.items()}), ""),
     ],
 )
-def test_tables(tmp_path: Path, table, columns: str) -> None:
+def test_tables(tmp_path, table, columns):
     assert read(data_set(tmp_path / "set", table), columns) == PAIRS
     if not isinstance(table, pyarrow.Table):
         assert read(parquet_file(tmp_path, table), columns) == PAIRS
 
 
-def test_a_data_set_has_several_files_and_the_choice_is_told(tmp_path: Path) -> None:
+def test_a_data_set_has_several_files_and_the_choice_is_told(tmp_path):
     path = data_set(tmp_path / "set", TEXTS, {"fr": ["quatre"], "en": ["four"]})
     text = ParallelText(path, None, ("fr", "en"))
     assert list(text) == [pair[::-1] for pair in [*PAIRS, ("four", "quatre")]]
@@ -89,14 +88,14 @@ def test_a_data_set_has_several_files_and_the_choice_is_told(tmp_path: Path) -> 
         ({"en": ["a" * (5 << 20)], "fr": ["c"]}, "", InputError, "row 1: .*column en .*is too long"),
     ],
 )
-def test_what_is_refused(tmp_path: Path, table, columns: str, error: type[Exception], message: str) -> None:
+def test_what_is_refused(tmp_path, table, columns, error, message):
     for path in (data_set(tmp_path / "set", table), parquet_file(tmp_path, table)):
         with pytest.raises(error, match=message) as caught:
             read(path, columns)
         assert str(path) in str(caught.value)
 
 
-def test_a_pair_that_is_missing(tmp_path: Path) -> None:
+def test_a_pair_that_is_missing(tmp_path):
     column = pyarrow.array([{"en": "a", "fr": "b"}, None])
     for path in (data_set(tmp_path / "set", {"translation": column}), parquet_file(tmp_path, {"translation": column})):
         with pytest.raises(InputError, match=r"row 2: .*missing"):
@@ -104,7 +103,7 @@ def test_a_pair_that_is_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../outside.arrow", "/etc/passwd", "..", "", "missing.arrow", 5, None])
-def test_a_list_of_files_that_is_hostile(tmp_path: Path, name) -> None:
+def test_a_list_of_files_that_is_hostile(tmp_path, name):
     data_set(tmp_path / "inner", TEXTS)
     (tmp_path / "inner" / "data-0.arrow").rename(tmp_path / "outside.arrow")
     path = data_set(tmp_path / "set", TEXTS, files=[name])
@@ -116,7 +115,7 @@ def test_a_list_of_files_that_is_hostile(tmp_path: Path, name) -> None:
             read(path)
 
 
-def test_damaged_tables(tmp_path: Path) -> None:
+def test_damaged_tables(tmp_path):
     """Whatever is changed in a file, there is one error, or a text is read."""
     folder = data_set(tmp_path / "set", translations())
     for path, file in ((folder, folder / "data-0.arrow"), (tmp_path / "texts.parquet",) * 2):
@@ -133,7 +132,7 @@ def test_damaged_tables(tmp_path: Path) -> None:
         assert refused > len(whole) / 14
 
 
-def test_texts_that_are_not_utf_8(tmp_path: Path) -> None:
+def test_texts_that_are_not_utf_8(tmp_path):
     """pyarrow does not check them when it reads a table."""
     bad = pyarrow.array([b"a", b"\xff"]).cast(pyarrow.string(), safe=False)
     path = data_set(tmp_path / "set", pyarrow.table({"en": bad, "fr": ["c", "d"]}))
@@ -141,7 +140,7 @@ def test_texts_that_are_not_utf_8(tmp_path: Path) -> None:
         read(path)
 
 
-def test_a_long_table_takes_no_more_memory(tmp_path: Path) -> None:
+def test_a_long_table_takes_no_more_memory(tmp_path):
     rows = 100_000
     path = parquet_file(tmp_path, {"en": [f"a rather long line {i}" * 5 for i in range(rows)], "fr": ["b"] * rows})
     before = pyarrow.total_allocated_bytes()
@@ -157,8 +156,8 @@ def test_a_long_table_takes_no_more_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["data sets", "Parquet"])
-def test_prep_takes_the_splits_of_a_folder(tmp_path: Path, kind: str) -> None:
-    def lines(word: str, first: int, last: int):
+def test_prep_takes_the_splits_of_a_folder(tmp_path, kind):
+    def lines(word, first, last):
         return translations([(f"the {word} {i} .", f"le {word} {i} .") for i in range(first, last)])
 
     folder = tmp_path / "all"
@@ -184,7 +183,7 @@ def test_prep_takes_the_splits_of_a_folder(tmp_path: Path, kind: str) -> None:
             prepare(folder, None, tmp_path / "missing", **settings)
 
 
-def test_the_commands_take_tables_as_other_texts(tmp_path: Path) -> None:
+def test_the_commands_take_tables_as_other_texts(tmp_path):
     parquet_file(tmp_path, {"id": ["x"] * 3, **TEXTS})
     done = nmtalign(tmp_path, "prep", "texts.parquet")
     told = "nmtalign: error: texts.parquet: its name tells no language"
@@ -195,14 +194,14 @@ def test_the_commands_take_tables_as_other_texts(tmp_path: Path) -> None:
     assert (tmp_path / "d/dev.en").read_text() == "one\n\nthree\n"
 
 
-def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_named(tmp_path, monkeypatch):
     path = parquet_file(tmp_path, TEXTS)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r'texts.parquet: .*pip install "nmtalign\[datasets\]"'):
         read(path)
 
 
-def test_the_library_itself_writes_such_folders(tmp_path: Path) -> None:
+def test_the_library_itself_writes_such_folders(tmp_path):
     datasets = pytest.importorskip("datasets")
     datasets.disable_progress_bars()
     made = datasets.Dataset.from_dict(translations())

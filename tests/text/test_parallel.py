@@ -2,8 +2,6 @@
 
 import gzip
 import tracemalloc
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +23,7 @@ TMX = """<?xml version="1.0" encoding="{encoding}"?>
 PAIRS = [("A big world & more end", "Un monde était"), ("best", "un")]
 
 
-def text(folder: Path, content: str | bytes, columns: str = "") -> ParallelText:
+def text(folder, content, columns=""):
     path = folder / "c"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return ParallelText(path, None, ("en", "fr"), columns)
@@ -48,12 +46,12 @@ def text(folder: Path, content: str | bytes, columns: str = "") -> ParallelText:
         ("", "", []),
     ],
 )
-def test_columns(tmp_path: Path, content: str, columns: str, pairs: list[tuple[str, str]]) -> None:
+def test_columns(tmp_path, content, columns, pairs):
     assert list(text(tmp_path, content, columns)) == pairs
     assert list(text(tmp_path, gzip.compress(b"\xff\xfe" + content.encode("utf-16-le")), columns)) == pairs
 
 
-def test_the_choice_is_told(tmp_path: Path) -> None:
+def test_the_choice_is_told(tmp_path):
     for content, note in (
         ("fr\ten\nun\tone\n", "c: column 2 (en) is the source, column 1 (fr) the target"),
         ("a\tb\n", "c: column 1 is the source, column 2 the target; line 1 is a pair, no header"),
@@ -81,15 +79,13 @@ def test_the_choice_is_told(tmp_path: Path) -> None:
         (b"a\tb\nc\t\xe9\n", "", InputError, "c: line 2: not UTF-8"),
     ],
 )
-def test_what_is_unclear(
-    tmp_path: Path, content: str | bytes, columns: str, error: type[Exception], message: str
-) -> None:
+def test_what_is_unclear(tmp_path, content, columns, error, message):
     with pytest.raises(error, match=message):
         list(text(tmp_path, content, columns))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1", "windows-1252"])
-def test_tmx(tmp_path: Path, encoding: str) -> None:
+def test_tmx(tmp_path, encoding):
     found = text(tmp_path, TMX.format(encoding=encoding.removesuffix("-sig")).encode(encoding))
     assert list(found) == PAIRS
     assert found.skipped == 1
@@ -113,17 +109,17 @@ def test_tmx(tmp_path: Path, encoding: str) -> None:
         ("<tmx><tu><tuv><seg>a</seg></tuv></tu></tmx>", "no unit has both en and fr; its languages are not named;"),
     ],
 )
-def test_tmx_that_is_refused(tmp_path: Path, content: str, message: str) -> None:
+def test_tmx_that_is_refused(tmp_path, content, message):
     with pytest.raises(InputError, match=rf"c: {message}"):
         list(text(tmp_path, content.replace("{encoding}", "utf-8")))
 
 
-def test_a_million_blanks_take_no_longer_than_a_million_letters() -> None:
+def test_a_million_blanks_take_no_longer_than_a_million_letters():
     blanks = " " * 1_000_000
     assert one_line(f"a{blanks}b{blanks}\n{blanks}c") == f"a{blanks}b c"
 
 
-def tmx(folder: Path, *units: dict[str, str] | list[tuple[str, str]]) -> Path:
+def tmx(folder, *units):
     """A file with a unit for each mapping from languages to the XML of a segment."""
     path = folder / "memory-fr.tmx"
     pairs = [unit.items() if isinstance(unit, dict) else unit for unit in units]
@@ -149,7 +145,7 @@ REGIONS = {code: code for code in ("en-US", "EN_gb", "pt-PT", "pt-BR", "zh-TW", 
         (("fr-CA", "Chinese"), ("fr", "zh-TW")),  # fr names no region
     ],
 )
-def test_regions_and_scripts(tmp_path: Path, languages: tuple[str, str], pair: tuple[str, str]) -> None:
+def test_regions_and_scripts(tmp_path, languages, pair):
     assert list(ParallelText(tmx(tmp_path, REGIONS, REGIONS), None, languages)) == [pair, pair]
     table = tmp_path / "c.tsv"
     table.write_text("\t".join(REGIONS) + "\n" + "\t".join(REGIONS) + "\n")
@@ -159,19 +155,19 @@ def test_regions_and_scripts(tmp_path: Path, languages: tuple[str, str], pair: t
 @pytest.mark.parametrize(
     "languages", [("fr", "en-AU"), ("pt-AO", "fr"), ("zh-HK", "fr"), ("fr", "fr"), ("fr-FR", "fr-CA")]
 )
-def test_another_region_is_never_taken(tmp_path: Path, languages: tuple[str, str]) -> None:
+def test_another_region_is_never_taken(tmp_path, languages):
     with pytest.raises(InputError, match=f"no unit has both {' and '.join(languages)}; its languages are EN_gb, en-US"):
         list(ParallelText(tmx(tmp_path, REGIONS), None, languages))
 
 
-def test_a_header_with_another_region_is_no_pair(tmp_path: Path) -> None:
+def test_a_header_with_another_region_is_no_pair(tmp_path):
     path = tmp_path / "c.tsv"
     path.write_text("en\tzh-TW\nOne\t臺灣\n")
     with pytest.raises(UsageError, match=r"2 columns, and their names \(.*\) do not tell en and zh-CN"):
         list(ParallelText(path, None, ("en", "zh-CN")))
 
 
-def test_the_region_of_the_first_unit_is_kept(tmp_path: Path) -> None:
+def test_the_region_of_the_first_unit_is_kept(tmp_path):
     found = ParallelText(
         tmx(
             tmp_path,
@@ -214,11 +210,11 @@ _ELEMENTS = "ph type='x-LineBreak',bpt type='lb',hi type='x-LineBreak',x ctype='
         ("关闭<ph>&lt;br/&gt;</ph>设备", "关闭 设备"),
     ],
 )
-def test_codes_of_a_segment(tmp_path: Path, segment: str, line: str) -> None:
+def test_codes_of_a_segment(tmp_path, segment, line):
     assert list(ParallelText(tmx(tmp_path, {"en": segment, "fr": "x"}), None, ("en", "fr"))) == [(line, "x")]
 
 
-def test_a_comment_may_come_first_and_line_breaks_of_a_segment_count(tmp_path: Path) -> None:
+def test_a_comment_may_come_first_and_line_breaks_of_a_segment_count(tmp_path):
     unit = "<tu><tuv lang='en'><seg>a{}b</seg></tuv><tuv lang='fr'><seg>c</seg></tuv></tu>"
     tmx = "<!-- made by hand -->\n<tmx><body>" + unit + "</body></tmx>"
     assert list(text(tmp_path, tmx.format("<ph type='lb'/>"))) == [("a b", "c")]
@@ -226,8 +222,8 @@ def test_a_comment_may_come_first_and_line_breaks_of_a_segment_count(tmp_path: P
         list(text(tmp_path, tmx.format("<ph type='lb'/>" * (LONGEST_LINE + 1))))
 
 
-def test_a_long_tmx_takes_no_more_memory(tmp_path: Path) -> None:
-    def units() -> Iterator[str]:
+def test_a_long_tmx_takes_no_more_memory(tmp_path):
+    def units():
         yield "<tmx><body>"
         for i in range(6_000):
             long = f"a house {i} " * 30

@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import pytest
 import sentencepiece
@@ -8,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import FormatError
-from nmtalign.text.tokenizer import BYTE_TOKENS, SentencePieces, SpacedWords, TextBytes, Tokenizers, blanks_to_spaces
+from nmtalign.text.tokenizer import BYTE_TOKENS, SpacedWords, TextBytes, Tokenizers, blanks_to_spaces
 
 LINES = [f"the small river {word} near the old mill" for word in ("runs", "bends", "sleeps", "rises")] * 5
 AS_PREP = {"bos_id": -1, "eos_id": -1, "unk_id": 0, "normalization_rule_name": "identity"}
 
 
 @pytest.fixture(scope="module")
-def pieces() -> SentencePieces:
+def pieces():
     return learned_pieces(LINES, 40, **AS_PREP)
 
 
@@ -23,14 +22,14 @@ ODD = ["the", " small", "▁", "☃", "\u00a0", "\t", "  ", "\0", "river", "mill
 
 
 @given(st.lists(st.one_of(st.sampled_from(ODD), st.text(max_size=4)), max_size=12))
-def test_pieces_found_word_by_word_are_those_of_the_line(pieces: SentencePieces, parts: list[str]) -> None:
+def test_pieces_found_word_by_word_are_those_of_the_line(pieces, parts):
     line = "".join(parts)
     plain = sentencepiece.SentencePieceProcessor(model_proto=pieces.model)
     assert pieces.tokenize(line) == plain.encode(blanks_to_spaces(line), out_type=str)
 
 
 @pytest.mark.parametrize("options", [{"model_type": "unigram"}, {"split_by_whitespace": False}])
-def test_pieces_that_depend_on_the_words_around_are_those_of_the_whole_line(options: dict[str, object]) -> None:
+def test_pieces_that_depend_on_the_words_around_are_those_of_the_whole_line(options):
     pieces = learned_pieces(LINES, 38, **AS_PREP, **options)
     plain = sentencepiece.SentencePieceProcessor(model_proto=pieces.model)
     for line in ("the river runs", *LINES[:4]):
@@ -47,7 +46,7 @@ def test_pieces_that_depend_on_the_words_around_are_those_of_the_whole_line(opti
         (" ", []),
     ],
 )
-def test_spaced_words(line: str, words: list[str]) -> None:
+def test_spaced_words(line, words):
     spaced = SpacedWords()
     assert spaced.tokenize(line) == words
     assert spaced.detokenize(words) == " ".join(words)
@@ -55,7 +54,7 @@ def test_spaced_words(line: str, words: list[str]) -> None:
     assert spaced.word_index(words) == list(range(len(words)))
 
 
-def test_pieces_come_back_and_know_their_words(pieces: SentencePieces) -> None:
+def test_pieces_come_back_and_know_their_words(pieces):
     line = "the mill bends"
     tokens = pieces.tokenize(line)
     assert len(tokens) > 3
@@ -66,7 +65,7 @@ def test_pieces_come_back_and_know_their_words(pieces: SentencePieces) -> None:
     assert index == sorted(index)
 
 
-def test_unknown_characters_stand_for_themselves(pieces: SentencePieces) -> None:
+def test_unknown_characters_stand_for_themselves(pieces):
     for line in ("the ☃ mill", "</s> <unk>", "a\u2028b\u00a0c", "«Zoé»", "nul\0"):
         assert pieces.detokenize(pieces.tokenize(line)) == line
     assert pieces.detokenize(pieces.tokenize("  the\r \t mill ")) == "the mill"
@@ -75,7 +74,7 @@ def test_unknown_characters_stand_for_themselves(pieces: SentencePieces) -> None
 
 
 @given(line=st.text(alphabet=st.characters(exclude_characters="\n▁", exclude_categories=["Cs"])))
-def test_any_line_comes_back_but_for_blanks(pieces: SentencePieces, line: str) -> None:
+def test_any_line_comes_back_but_for_blanks(pieces, line):
     tokens = pieces.tokenize(line)
     assert not any(" " in token or not token for token in tokens)
     assert pieces.detokenize(tokens).split() == line.split()
@@ -85,7 +84,7 @@ def test_any_line_comes_back_but_for_blanks(pieces: SentencePieces, line: str) -
 @given(
     st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from(["", "▁<E2>", "Жук 你 😀", "\u00a0", " \t x"])
 )
-def test_bytes_of_any_line_come_back_but_for_blanks(text: str, more: str) -> None:
+def test_bytes_of_any_line_come_back_but_for_blanks(text, more):
     tokenizer, line = TextBytes(), text + more + text
     tokens = tokenizer.tokenize(line)
     assert set(tokens) <= set(BYTE_TOKENS)
@@ -97,14 +96,14 @@ def test_bytes_of_any_line_come_back_but_for_blanks(text: str, more: str) -> Non
 
 
 @given(st.lists(st.one_of(st.sampled_from(BYTE_TOKENS), st.text(max_size=3))))
-def test_any_tokens_are_one_line_of_text(tokens: list[str]) -> None:
+def test_any_tokens_are_one_line_of_text(tokens):
     for text in (TextBytes().detokenize(tokens), *TextBytes().words(tokens)):
         blanks = {" ", *"".join(token for token in tokens if token not in BYTE_TOKENS)}
         assert set(text) & set(" \t\n\v\f\r") <= blanks
         assert text.encode("utf-8", "replace").decode() == text
 
 
-def test_tokens_of_bytes_are_readable() -> None:
+def test_tokens_of_bytes_are_readable():
     assert " ".join(TextBytes().tokenize(" Zoé\t<E2> ▁ ")) == "▁ Z o <C3> <A9> ▁ < E 2 > ▁ <E2> <96> <81>"
     assert TextBytes().detokenize(["▁", "a", "<C3>", "b", "<0A>", "▁", "<A9>"]) == "a\ufffdb\ufffd \ufffd"
     assert TextBytes().words(["<C3>", "<A9>", "▁", "a", "▁"]) == ["é", "a", ""]
@@ -115,7 +114,7 @@ def test_tokens_of_bytes_are_readable() -> None:
     assert Tokenizers(TextBytes(), TextBytes()).most_tokens(0) == 0
 
 
-def test_tokenizers_are_saved_and_loaded(tmp_path: Path, pieces: SentencePieces) -> None:
+def test_tokenizers_are_saved_and_loaded(tmp_path, pieces):
     for name, tokenizers in (
         ("moses", Tokenizers.moses("en", "fr")),
         ("spaced", Tokenizers.spaced("en", "fr")),
@@ -131,7 +130,7 @@ def test_tokenizers_are_saved_and_loaded(tmp_path: Path, pieces: SentencePieces)
         assert loaded.target.detokenize(loaded.target.tokenize("the old mill")) == "the old mill"
 
 
-def test_damaged_settings_are_refused(tmp_path: Path, pieces: SentencePieces) -> None:
+def test_damaged_settings_are_refused(tmp_path, pieces):
     with pytest.raises(FormatError, match=r"tokenizer\.json: cannot read"):
         Tokenizers.load(tmp_path)
     settings = tmp_path / "tokenizer.json"
@@ -154,7 +153,7 @@ def test_damaged_settings_are_refused(tmp_path: Path, pieces: SentencePieces) ->
         Tokenizers.load(tmp_path)
 
 
-def test_learned_spacing_is_saved_and_loaded(tmp_path: Path) -> None:
+def test_learned_spacing_is_saved_and_loaded(tmp_path):
     Tokenizers.moses("en", "fr").save(tmp_path)
     assert "spacing" not in json.loads((tmp_path / "tokenizer.json").read_text())
     spacing = {"any ;": "", "« any": "\u00a0"}

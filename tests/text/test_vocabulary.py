@@ -1,5 +1,4 @@
 import unicodedata
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +17,7 @@ WORDS = st.text(
 
 @settings(max_examples=50)
 @given(st.lists(WORDS, unique=True))
-def test_any_words_come_back_from_a_file(tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
+def test_any_words_come_back_from_a_file(tmp_path_factory, words):
     path = tmp_path_factory.mktemp("vocabulary") / "words.txt"
     vocabulary = Vocabulary([EOS, UNK, *words])
     vocabulary.save(path)
@@ -28,14 +27,14 @@ def test_any_words_come_back_from_a_file(tmp_path_factory: pytest.TempPathFactor
     assert path.read_bytes().split(b"\n")[:-1] == [word.encode() for word in vocabulary.words]
 
 
-def test_only_tokens_with_letters_are_words() -> None:
+def test_only_tokens_with_letters_are_words():
     tokens = ["▁", "猫", ",", "5", "6", "!", "the", "☺", "ก็", "\u0301", "<unk>"]
     assert list(filter(is_word, tokens)) == ["猫", "the", "ก็", "<unk>"]
 
 
 @pytest.mark.parametrize("known", ["NFC", "NFD"])
 @pytest.mark.parametrize("written", ["NFC", "NFD"])
-def test_a_line_gets_the_form_in_which_its_words_are_known(known: str, written: str) -> None:
+def test_a_line_gets_the_form_in_which_its_words_are_known(known, written):
     line = "Schüler hören Ẹ̀kọ́"
     vocabulary = Vocabulary([EOS, UNK, *unicodedata.normalize(known, line).split()])
     tokens = vocabulary.known_tokens(unicodedata.normalize(written, line) + " Ü", str.split)
@@ -44,14 +43,14 @@ def test_a_line_gets_the_form_in_which_its_words_are_known(known: str, written: 
     assert unknown == [unicodedata.normalize(written, "Übel")]  # it stays as it is written
 
 
-def test_special_names_in_text_are_unknown_words() -> None:
+def test_special_names_in_text_are_unknown_words():
     vocabulary = Vocabulary([EOS, UNK, "word"])
     assert vocabulary.encode([EOS, UNK, "word", "other"]) == [UNK_ID, UNK_ID, 2, UNK_ID]
     assert vocabulary.decode([EOS_ID, UNK_ID, 2]) == [EOS, UNK, "word"]
     assert [word in vocabulary for word in (EOS, UNK, "word", "other")] == [False, False, True, False]
 
 
-def test_shortlist_counts_the_specials_and_breaks_ties_by_code_point() -> None:
+def test_shortlist_counts_the_specials_and_breaks_ties_by_code_point():
     counts = {"b": 3, "a": 3, "é": 3, "rare": 1, "often": 9, EOS: 50, UNK: 40}.items()
     vocabulary = Vocabulary.shortlist(counts, 5)
     assert vocabulary.words == (EOS, UNK, "often", "a", "b")
@@ -71,21 +70,21 @@ def test_shortlist_counts_the_specials_and_breaks_ties_by_code_point() -> None:
         (b"</s>\n<unk>\n\xff\n", "line 3: not UTF-8"),
     ],
 )
-def test_what_is_no_vocabulary_is_refused_by_file_and_line(tmp_path: Path, content: bytes, message: str) -> None:
+def test_what_is_no_vocabulary_is_refused_by_file_and_line(tmp_path, content, message):
     path = tmp_path / "words.txt"
     path.write_bytes(content)
     with pytest.raises(FormatError, match=rf"words\.txt: {message}"):
         Vocabulary.load(path)
 
 
-def test_a_missing_file_and_a_word_with_a_newline(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_word_with_a_newline(tmp_path):
     with pytest.raises(FormatError, match=r"none\.txt: cannot read the vocabulary"):
         Vocabulary.load(tmp_path / "none.txt")
     with pytest.raises(FormatError, match="contains a line feed"):
         Vocabulary([EOS, UNK, "two\nlines"])
 
 
-def test_entries_come_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_entries_come_in_the_order_of_the_file(tmp_path):
     path = tmp_path / "lexicon"
     path.write_text("fox renard 0.4\nfox\tgoupil  0.6\nox bœuf\nNULL le 1\nfox <eps> -0.1\na\u00a0b ab -3.5\n")
     assert list(read_entries(path)) == [
@@ -103,7 +102,7 @@ def test_entries_come_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("fox renard nan", "'nan' is not a probability"),
     ],
 )
-def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_a_wrong_line_is_named(tmp_path, line, message):
     path = tmp_path / "lexicon"
     path.write_text(f"a un 1\n{line}\n")
     with pytest.raises(FormatError) as raised:
@@ -112,7 +111,7 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str) -> None:
     assert message in str(raised.value)
 
 
-def test_a_lexicon_that_cannot_be_read(tmp_path: Path) -> None:
+def test_a_lexicon_that_cannot_be_read(tmp_path):
     with pytest.raises(FormatError, match="none: cannot read"):
         list(read_entries(tmp_path / "none"))
     (tmp_path / "bytes").write_bytes(b"a un\n\xff un\n")

@@ -16,12 +16,12 @@ import torch
 from helpers import trainings_together as several
 from helpers.command_line import command, script_in_its_place, sets
 from helpers.torchrun import torchrun
+from helpers.trainings import weights
 
 from nmtalign.data.batches import eligible, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import UsageError
-from nmtalign.model_directory import load_tensors
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World, open_world
@@ -65,10 +65,6 @@ def together(corpus, tmp_path_factory) -> Path:
     process = torchrun("--no-python", *ranks, folder=folder, output=said, code=trainings)
     assert (process.wait(250), said.read_text()) == (0, "")
     return folder
-
-
-def weights(folder, name="last"):
-    return load_tensors(folder / f"{name}.safetensors")[0]
 
 
 def logged(folder, kind):

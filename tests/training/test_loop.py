@@ -75,14 +75,6 @@ def test_a_training_that_is_refused_leaves_no_folder(reversal, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_training_leaves_the_generators_and_the_threads_of_its_caller(reversal, tmp_path):
-    state, threads = torch.get_rng_state(), torch.get_num_threads()
-    config = replace(CONFIG, max_updates=1, bleu_sentences=0, threads=threads + 1)
-    train(reversal, tmp_path / "model", config, dropout=0.2)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert torch.get_num_threads() == threads
-
-
 def test_a_warm_up_bounded_by_the_budget_resumes_exactly_and_does_not_begin_again(reversal, tmp_path):
     config = replace(CONFIG, max_updates=0, epochs=0.4, warmup=100, log_every=1)
     whole = train(reversal, tmp_path / "whole", config)

@@ -175,7 +175,7 @@ def test_weights_or_values_of_the_optimiser_that_do_not_fit_are_refused(tmp_path
         load_state(find_checkpoint(tmp_path).path, model, optimizer)
 
 
-def test_going_on_after_damage_never_puts_the_damaged_one_in_the_place_of_the_whole_one(tmp_path, monkeypatch):
+def test_going_on_after_damage_never_puts_the_damaged_one_in_the_place_of_the_whole_one(tmp_path):
     model, optimizer = checkpoints(tmp_path, 3, 6)
     flip(tmp_path / NEWEST, -1)
     (tmp_path / ".training_state.safetensors.1.partial").write_text("half")

@@ -20,7 +20,9 @@ PLACEHOLDER = re.compile(r"\{n\d+\}")
 SCRIPT = re.compile(r"<script>.*?</script>|<pre>.*?</pre>|title=\"a > b\"", re.DOTALL)
 
 
-def check_html(seed):
+@settings(max_examples=100, deadline=None)
+@given(SEEDS)
+def test_html_keeps_its_tags(seed):
     maker = DocumentMaker(seed)
     source = maker.html()
     found = translated(source.encode(), "html", ShufflingTranslator(maker.chance))
@@ -32,7 +34,9 @@ def check_html(seed):
     assert is_nested(comments.sub("", bare_found)), source
 
 
-def check_broken_html(seed):
+@settings(max_examples=100, deadline=None)
+@given(SEEDS)
+def test_broken_html_keeps_its_tags(seed):
     maker = DocumentMaker(seed)
     source = maker.html()
     for _ in range(3):
@@ -44,7 +48,9 @@ def check_broken_html(seed):
     assert Counter(names.findall(found)) == Counter(names.findall(source)), source
 
 
-def check_xliff(seed):
+@settings(max_examples=100, deadline=None)
+@given(SEEDS)
+def test_xliff_keeps_its_codes(seed):
     maker = DocumentMaker(seed)
     source = maker.xliff()
     found = translated(source.encode(), "xliff", ShufflingTranslator(maker.chance))
@@ -58,7 +64,9 @@ def check_xliff(seed):
             assert Counter(pattern.findall(before)) == Counter(pattern.findall(after)), source
 
 
-def check_cues(seed, markup):
+@settings(max_examples=100, deadline=None)
+@given(SEEDS, st.sampled_from(["srt", "vtt"]))
+def test_subtitles_keep_their_times(seed, markup):
     maker = DocumentMaker(seed)
     source = maker.cues(markup)
     found = translated(source.encode(), markup, ShufflingTranslator(maker.chance))
@@ -68,33 +76,6 @@ def check_cues(seed, markup):
     assert times.findall(found) == times.findall(source), source
     blocks = [re.split(r"\n\n+", text.strip("\n")) for text in (source, found)]
     assert len(blocks[0]) == len(blocks[1]), source  # no blank line has come into a cue
-
-
-@settings(max_examples=100, deadline=None)
-@given(SEEDS)
-def test_html_keeps_its_tags(seed):
-    check_html(seed)
-    check_broken_html(seed)
-
-
-@settings(max_examples=100, deadline=None)
-@given(SEEDS)
-def test_xliff_keeps_its_codes(seed):
-    check_xliff(seed)
-
-
-@settings(max_examples=100, deadline=None)
-@given(SEEDS, st.sampled_from(["srt", "vtt"]))
-def test_subtitles_keep_their_times(seed, markup):
-    check_cues(seed, markup)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("check", ["html", "broken", "xliff", "srt", "vtt"])
-def test_ten_thousand_documents_of_each_format(check):
-    checks = {"html": check_html, "broken": check_broken_html, "xliff": check_xliff}
-    for seed in range(10_000):
-        checks[check](seed) if check in checks else check_cues(seed, check)
 
 
 @pytest.mark.parametrize("text", ["the {<b>fox</b>} sees", "the fox@<i>a.org</i> sees", "the $%sFOX sees"])

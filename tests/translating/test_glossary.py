@@ -1,19 +1,17 @@
 """Glossaries: which terms a text contains, and which files are refused."""
 
-from pathlib import Path
-
 import pytest
 
 from nmtalign.errors import InputError
 from nmtalign.translating.glossary import GivenPhrase, Glossary
 
 
-def glossary(tmp_path: Path, text: str, tokenized: bool = False) -> Glossary:
+def glossary(tmp_path, text, tokenized=False):
     (tmp_path / "terms.tsv").write_text(text, encoding="utf-8")
     return Glossary.read(tmp_path / "terms.tsv", tokenized)
 
 
-def targets_of(terms: Glossary, text: str) -> list[str]:
+def targets_of(terms, text):
     return [target for _, target in terms.targets(text)]
 
 
@@ -50,7 +48,7 @@ U.S.\tÉtats-Unis
         ("animals", []),
     ],
 )
-def test_terms_of_a_text(tmp_path: Path, text: str, targets: list[str]) -> None:
+def test_terms_of_a_text(tmp_path, text, targets):
     assert targets_of(glossary(tmp_path, TERMS), text) == targets
 
 
@@ -102,26 +100,26 @@ def test_terms_of_a_text(tmp_path: Path, text: str, targets: list[str]) -> None:
         ("[x]", "a [x]", 1),
     ],
 )
-def test_whole_words_in_all_spellings(tmp_path: Path, term: str, text: str, times: int) -> None:
+def test_whole_words_in_all_spellings(tmp_path, term, text, times):
     assert targets_of(glossary(tmp_path, f"{term}\tX\n"), text) == ["X"] * times
 
 
-def test_the_place_of_a_term_counts_the_characters_before_it(tmp_path: Path) -> None:
+def test_the_place_of_a_term_counts_the_characters_before_it(tmp_path):
     found = glossary(tmp_path, TERMS).targets("Die cafe\u0301s: a  red fox, 黒い猫")
     assert found == [(10, "renard roux"), (17, "chat noir")]
 
 
-def test_terms_that_overlap(tmp_path: Path) -> None:
+def test_terms_that_overlap(tmp_path):
     found = glossary(tmp_path, "US\tÉtats-Unis\nus\tnous\nred fox\trenard roux\nfox\trenard\nfox runs\tcourt\n")
     expected = ["nous", "États-Unis", "renard roux", "renard"]
     assert targets_of(found, "Us and the US: the red fox runs, a fox.") == expected
 
 
-def phrase(text: str, *others: str, language: str = "fr", spaced: bool = False, plain: str = "") -> GivenPhrase:
+def phrase(text, *others, language="fr", spaced=False, plain=""):
     return GivenPhrase.of(text, plain or text, [text, *others], language, spaced)
 
 
-def test_where_a_phrase_is_found() -> None:
+def test_where_a_phrase_is_found():
     assert phrase("istanbul", language="tr").pattern.search("İstanbul")
     assert phrase("고양이").pattern.search("고양이가")  # a particle follows without a space
     assert not phrase("고양이").pattern.search("들고양이")
@@ -148,11 +146,11 @@ def test_where_a_phrase_is_found() -> None:
         ("喜欢", "我 喜 欢", "我 喜欢"),
     ],
 )
-def test_a_phrase_is_written_as_it_was_given(given: str, text: str, expected: str) -> None:
+def test_a_phrase_is_written_as_it_was_given(given, text, expected):
     assert phrase(given).written(text, capitals=False, kept=0) == expected
 
 
-def test_capitals_of_a_phrase() -> None:
+def test_capitals_of_a_phrase():
     assert phrase("chat").written("chat. Un chat", capitals=True, kept=0) == "Chat. Un chat"
     assert phrase("chat").written("Chat, Chat", capitals=False, kept=5) == "Chat, chat"
     assert phrase("istanbul", language="tr").written("istanbul.", capitals=True, kept=0) == "İstanbul."
@@ -164,7 +162,7 @@ def test_capitals_of_a_phrase() -> None:
     assert phrase("chat", plain="chAt").pattern.search("un chAt")
 
 
-def test_words_of_tokenised_text_are_the_parts_between_spaces(tmp_path: Path) -> None:
+def test_words_of_tokenised_text_are_the_parts_between_spaces(tmp_path):
     found = glossary(tmp_path, "▁fox\t▁renard\na b\tx\n", tokenized=True)
     assert targets_of(found, "▁the ▁fox es ▁Fox a b a-b") == ["▁renard", "▁renard", "x"]
 
@@ -179,18 +177,18 @@ def test_words_of_tokenised_text_are_the_parts_between_spaces(tmp_path: Path) ->
         ("cat\tchatte", "'cat' has another translation in line 1"),
     ],
 )
-def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_a_wrong_line_is_named(tmp_path, line, message):
     with pytest.raises(InputError, match=rf"terms\.tsv: line 3: {message}"):
         glossary(tmp_path, f"cat\tchat\n\n{line}\n")
 
 
-def test_equal_lines_and_empty_files_are_accepted(tmp_path: Path) -> None:
+def test_equal_lines_and_empty_files_are_accepted(tmp_path):
     assert targets_of(glossary(tmp_path, "cat\tchat\ncat\tchat\r\n"), "a cat") == ["chat"]
     assert targets_of(glossary(tmp_path, ""), "a cat") == []
     with pytest.raises(InputError, match="cannot read"):
         Glossary.read(tmp_path / "none.tsv")
 
 
-def test_a_large_glossary(tmp_path: Path) -> None:
+def test_a_large_glossary(tmp_path):
     large = glossary(tmp_path, "".join(f"term{number} of law\tterme{number}\n" for number in range(20_000)))
     assert targets_of(large, "the term7 of law and the term8 of laws; Term19999 of Law") == ["terme7", "terme19999"]

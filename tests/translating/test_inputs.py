@@ -3,7 +3,6 @@
 import gzip
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from helpers.marked_documents import translation_of
@@ -11,13 +10,7 @@ from helpers.marked_documents import translation_of
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.lines import as_json_line
-from nmtalign.translating.file_translation import (
-    FileTranslation,
-    Inputs,
-    OutputFormat,
-    are_files,
-    read_request,
-)
+from nmtalign.translating.file_translation import FileTranslation, Inputs, OutputFormat, are_files, read_request
 from nmtalign.translating.requests import Request
 from nmtalign.translating.translator import Alternative, Translator
 
@@ -26,11 +19,7 @@ RAW = b"\xef\xbb\xbfa\r\nb\rb \xe2\x80\xa8\n\n\xff\x00\nlast"
 TEXTS = ["a", "b\rb \u2028", "", "\ufffd\x00", "last"]
 
 
-def texts(inputs: Inputs) -> list[str]:
-    return [request.text for request in inputs]
-
-
-def test_lines_are_what_a_line_feed_ends(tmp_path: Path) -> None:
+def test_lines_are_what_a_line_feed_ends(tmp_path):
     path = tmp_path / "in.en"
     path.write_bytes(RAW)
     inputs = Inputs((path, path))
@@ -47,7 +36,7 @@ def test_lines_are_what_a_line_feed_ends(tmp_path: Path) -> None:
     assert [(line.text, line.valid) for line in Inputs((path,))] == [("\ufffd", True)]
 
 
-def test_several_files_one_of_them_compressed(tmp_path: Path) -> None:
+def test_several_files_one_of_them_compressed(tmp_path):
     plain, packed, empty = tmp_path / "a.en", tmp_path / "b.gz", tmp_path / "c.en"
     plain.write_bytes(RAW)
     packed.write_bytes(gzip.compress(RAW * 50))
@@ -61,7 +50,7 @@ def test_several_files_one_of_them_compressed(tmp_path: Path) -> None:
     assert are_files(*inputs.paths)
 
 
-def test_the_size_of_compressed_standard_input_is_not_known(tmp_path: Path) -> None:
+def test_the_size_of_compressed_standard_input_is_not_known(tmp_path):
     before = os.dup(0)
     try:
         for data, size in ((RAW, len(RAW)), (gzip.compress(RAW), None)):
@@ -74,7 +63,7 @@ def test_the_size_of_compressed_standard_input_is_not_known(tmp_path: Path) -> N
         os.close(before)
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_named(tmp_path):
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(InputError, match=f"{path}: (cannot read|is a folder)"):
             list(Inputs((path,)))
@@ -88,7 +77,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         Inputs((cut,)).count()
 
 
-def test_an_object_is_a_request() -> None:
+def test_an_object_is_a_request():
     assert read_request('{"text": "the cat"}', "in: line 1") == Request("the cat")
     assert read_request('{"source": "the cat"}', "in: line 1") == Request("the cat")
     assert read_request('{"source": "the dog", "text": "the cat"}', "in: line 1") == Request("the cat")
@@ -100,7 +89,7 @@ def test_an_object_is_a_request() -> None:
 
 
 @pytest.mark.parametrize("line", ["", " ", "\t\r", "\u2028"])
-def test_a_blank_line_is_an_empty_request(line: str) -> None:
+def test_a_blank_line_is_an_empty_request(line):
     assert read_request(line, "in: line 1") == Request("")
 
 
@@ -122,7 +111,7 @@ def test_a_blank_line_is_an_empty_request(line: str) -> None:
         ('{"text": "a", "constraints": ["b", {}]}', '"constraints": entry 2 is not a text'),
     ],
 )
-def test_anything_else_is_named_by_file_and_line(line: str, message: str) -> None:
+def test_anything_else_is_named_by_file_and_line(line, message):
     with pytest.raises(InputError) as caught:
         read_request(line, "in.jsonl: line 3")
     told = str(caught.value)
@@ -132,7 +121,7 @@ def test_anything_else_is_named_by_file_and_line(line: str, message: str) -> Non
     assert len(told) < 300
 
 
-def test_what_was_written_can_be_read_again() -> None:
+def test_what_was_written_can_be_read_again():
     request = read_request('{"text": "the cat", "id": "x", "doc": "é\\u2028"}', "")
     alternative = Alternative("le chat", ("le", "chat"), -0.5, -1.5, (-0.5, -0.75, -0.25))
     written = OutputFormat(TranslateConfig(word_scores=True)).json_line(
@@ -146,13 +135,13 @@ def test_what_was_written_can_be_read_again() -> None:
     assert second == plain
 
 
-def test_what_is_nested_as_deeply_as_is_read_is_written_too() -> None:
+def test_what_is_nested_as_deeply_as_is_read_is_written_too():
     request = read_request('{"text": "a", "x": ' + "[" * 199 + "1e400" + "]" * 199 + "}", "here")
     assert as_json_line(request.extra) == '{"x": ' + "[" * 199 + "null" + "]" * 199 + "}"
     assert read_request('{"text": "' + "[" * 5000 + '"}', "here").text == "[" * 5000
 
 
-def test_every_line_of_a_file_is_counted_and_reported(tmp_path: Path, random_model_directory: Any) -> None:
+def test_every_line_of_a_file_is_counted_and_reported(tmp_path, random_model_directory):
     translator = Translator.load(random_model_directory(tmp_path, ["the", "fox"], ["le"]), beam=2, threads=1)
     (tmp_path / "in.en").write_text("the fox\n\na boat\n")
     given = Inputs((tmp_path / "in.en",)), tmp_path / "out.fr", translator.config

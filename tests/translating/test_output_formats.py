@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +10,15 @@ from helpers.marked_documents import translation_of
 from helpers.pieces import learned_pieces
 
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.tokenizer import SentencePieces, Tokenizers
+from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.translating.file_translation import OutputFormat
 from nmtalign.translating.requests import Request
-from nmtalign.translating.translator import Alternative, Translation
+from nmtalign.translating.translator import Alternative
 
 WEIGHTS = np.array([[0.125, 0.75, 0.125], [0.25, 0.25, 0.5], [0, 0.99999, 0.00001]], np.float32)  # 2 + 1 by 2 + 1
 
 
-def translation(*texts: str, extra: dict[str, Any] | None = None, weights: Any = None) -> Translation:
+def translation(*texts, extra=None, weights=None):
     """With alternative n of n words, each `a`."""
     found = tuple(
         Alternative(text, ("a",) * n, -n / 7, -n / 3, (-0.25,) * (n + 1), weights) for n, text in enumerate(texts, 1)
@@ -27,20 +26,20 @@ def translation(*texts: str, extra: dict[str, Any] | None = None, weights: Any =
     return translation_of(Request("a\u2028 \x00b", extra=extra or {}), ("a", "\x00b"), 1, *found)
 
 
-def aligned(text: str = "le chat") -> Translation:
+def aligned(text="le chat"):
     alternative = Alternative(text, ("le", "chat"), -0.5, -1.5, (-0.5, -0.75, -0.25), WEIGHTS)
     return translation_of(Request("the cat"), ("the", "cat"), 0, alternative)
 
 
-def written(number: int, found: Translation, tokenizers: Tokenizers | None = None, **settings: Any) -> str:
+def written(number, found, tokenizers=None, **settings):
     return OutputFormat(TranslateConfig(**settings), tokenizers).lines(number, found)
 
 
-def read_back(number: int, found: Translation, tokenizers: Tokenizers | None = None, **settings: Any) -> Any:
+def read_back(number, found, tokenizers=None, **settings):
     return json.loads(written(number, found, tokenizers, format="json", **settings))
 
 
-def test_word_scores_and_alignments_in_moses_lines() -> None:
+def test_word_scores_and_alignments_in_moses_lines():
     scores = "LogProb= -1.500000 Length= 3 WordScores= -0.500000 -0.750000 -0.250000"
     found = written(3, aligned(), word_scores=True, alignment="hard")
     # The largest weight of the second word is on `</s>`: it has no link.
@@ -54,7 +53,7 @@ def test_word_scores_and_alignments_in_moses_lines() -> None:
     assert written(0, blank, alignment="soft").endswith("-0.142857 ||| 0\n")
 
 
-def test_a_line_of_json() -> None:
+def test_a_line_of_json():
     line = written(7, translation("un |||| deux", 'é "\u2028'), format="json")
     assert "é" in line
     assert len(line.splitlines()) == 1
@@ -74,7 +73,7 @@ def test_a_line_of_json() -> None:
     }
 
 
-def test_word_scores_alignments_and_pieces_in_json() -> None:
+def test_word_scores_alignments_and_pieces_in_json():
     found = read_back(0, aligned(), word_scores=True, alignment="hard")
     assert found["token_log_probs"] == found["n_best"][0]["token_log_probs"] == [-0.5, -0.75, -0.25]
     assert found["alignment"] == found["n_best"][0]["alignment"] == [[1, 0]]
@@ -87,7 +86,7 @@ def test_word_scores_alignments_and_pieces_in_json() -> None:
     assert read_back(0, translation("a"), alignment="soft")["alignment"] is None
 
 
-def test_other_keys_pass_through_and_the_id_stays() -> None:
+def test_other_keys_pass_through_and_the_id_stays():
     extra = {"doc": {"n": [1, None, "é"]}, "id": "s-1", "score": "mine", "words": 5, "big": 10**30}
     found = read_back(7, translation("x", extra=extra))
     assert (found["id"], found["doc"], found["big"], found["words"]) == ("s-1", {"n": [1, None, "é"]}, 10**30, 5)
@@ -95,8 +94,8 @@ def test_other_keys_pass_through_and_the_id_stays() -> None:
     assert list(found)[:2] == ["id", "doc"]
 
 
-def test_json_is_valid_whatever_it_holds() -> None:
-    def refuse(name: str) -> None:
+def test_json_is_valid_whatever_it_holds():
+    def refuse(name):
         raise ValueError(name)
 
     alternative = Alternative("x", ("x",), math.nan, -math.inf, (math.nan, -1.0), np.full((2, 2), np.nan, np.float32))
@@ -112,11 +111,11 @@ def test_json_is_valid_whatever_it_holds() -> None:
 
 
 @pytest.fixture(scope="module")
-def pieces() -> SentencePieces:
+def pieces():
     return learned_pieces(map(" ".join, itertools.permutations(["cats", "boat", "boats", "sees"], 3)), 20)
 
 
-def test_alignments_of_pieces_are_between_words(pieces: SentencePieces) -> None:
+def test_alignments_of_pieces_are_between_words(pieces):
     # Three words of two pieces and two words of one; each piece attends to the pieces of the previous word.
     source, target = ("▁c", "ats", "▁b", "oat"), ("▁bo", "ats", "▁cats")
     weights = np.array(

@@ -1,8 +1,5 @@
 """Scores of given pairs equal those of the search; order, batches, lack of memory; n-best lists."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 from helpers.score_tables import WatchedScorer
@@ -25,13 +22,13 @@ PAIRS = [
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory, random_model_directory: Any) -> dict[str, Path]:
+def models(tmp_path_factory, random_model_directory):
     kinds = {"one": {}, "two": {}, "fixed": {"attention": "none"}, "copying": {"copy": True}}
     folders = {name: tmp_path_factory.mktemp(name) for name in kinds}
     return {name: random_model_directory(folders[name], seed=seed, **kinds[name]) for seed, name in enumerate(kinds, 3)}
 
 
-def scored(translator: Translator, pairs: Any = PAIRS) -> list[ScoredPair]:
+def scored(translator, pairs=PAIRS):
     return list(score_pairs(translator, pairs))
 
 
@@ -50,9 +47,7 @@ def scored(translator: Translator, pairs: Any = PAIRS) -> list[ScoredPair]:
         (["two", "fixed", "one"], {}),
     ],
 )
-def test_what_a_search_finds_is_scored_alike(
-    models: dict[str, Path], names: list[str], settings: dict[str, Any], request: pytest.FixtureRequest
-) -> None:
+def test_what_a_search_finds_is_scored_alike(models, names, settings, request):
     if settings.get("precision") == "int8":
         request.getfixturevalue("int8")
     folders = [models[name] for name in names]
@@ -67,7 +62,7 @@ def test_what_a_search_finds_is_scored_alike(
         assert pair.token_log_probs == pytest.approx(one.token_log_probs, abs=1e-5)
 
 
-def test_pairs_come_in_order_one_each(models: dict[str, Path]) -> None:
+def test_pairs_come_in_order_one_each(models):
     found = scored(Translator.load(models["one"], threads=1))
     assert [(pair.source, pair.target) for pair in found] == PAIRS
     assert [pair.number for pair in found] == list(range(len(PAIRS)))
@@ -79,7 +74,7 @@ def test_pairs_come_in_order_one_each(models: dict[str, Path]) -> None:
     assert (found[4].source_unknown, found[4].target_unknown) == (1, 1)
 
 
-def test_raw_text_is_tokenised_and_tokenised_text_is_not(models: dict[str, Path]) -> None:
+def test_raw_text_is_tokenised_and_tokenised_text_is_not(models):
     pair = [("the fox.", "l'renard.")]
     (raw,) = scored(Translator.load(models["one"], threads=1), pair)
     (given,) = scored(Translator.load(models["one"], threads=1, tokenized=True), pair)
@@ -88,7 +83,7 @@ def test_raw_text_is_tokenised_and_tokenised_text_is_not(models: dict[str, Path]
 
 
 @pytest.mark.parametrize("settings", [{"batch_size": 1}, {"batch_size": 9}, {"threads": 2}, {"max_memory": "1K"}])
-def test_batches_and_threads_change_nothing(models: dict[str, Path], settings: dict[str, Any]) -> None:
+def test_batches_and_threads_change_nothing(models, settings):
     expected = scored(Translator.load(models["one"], threads=1), PAIRS * 5)
     try:
         found = scored(Translator.load(models["one"], **{"threads": 1, **settings}), PAIRS * 5)
@@ -99,11 +94,11 @@ def test_batches_and_threads_change_nothing(models: dict[str, Path], settings: d
         assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-5)
 
 
-def test_a_batch_that_is_too_large_is_halved(models: dict[str, Path]) -> None:
+def test_a_batch_that_is_too_large_is_halved(models):
     loaded = Translator.load(models["one"], threads=1)
     room = 1
 
-    def small_machine(source: torch.Tensor) -> None:
+    def small_machine(source):
         if len(source) > room:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
@@ -118,7 +113,7 @@ def test_a_batch_that_is_too_large_is_halved(models: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     "wrong", ["plain string", "ab", ("one",), ("one", "two", "three"), None, ("a", None), ("a", 1.0)]
 )
-def test_what_is_not_a_pair_is_refused(models: dict[str, Path], wrong: Any) -> None:
+def test_what_is_not_a_pair_is_refused(models, wrong):
     with pytest.raises(UsageError, match="is not a pair of lines"):
         next(score_pairs(Translator.load(models["one"], threads=1), [wrong]))
 
@@ -143,7 +138,7 @@ PAIR = ScoredPair(0, "", "", (), (), 0, 0, log_prob=-2.0, score=-0.25, token_log
         ("0 ||| x", {"word_scores": True}, "0 ||| x ||| nmtalign= -2.000000 WordScores= -1.500000 -0.500000"),
     ],
 )  # fmt: skip
-def test_a_line_of_a_list_gets_features(tmp_path: Path, line: str, options: dict[str, bool], expected: str) -> None:
+def test_a_line_of_a_list_gets_features(tmp_path, line, options, expected):
     files = written(tmp_path, "the cat\n" * 13, [line])
     ((found, _),) = read_n_best(*files)
     number = line.split("|||")[0].strip()
@@ -151,13 +146,13 @@ def test_a_line_of_a_list_gets_features(tmp_path: Path, line: str, options: dict
     assert scored_line(found, PAIR, **given) == expected.replace("0", number, 1)
 
 
-def written(folder: Path, source: str, lines: list[str]) -> tuple[Path, Path]:
+def written(folder, source, lines):
     (folder / "list").write_text("".join(f"{line}\n" for line in lines))
     (folder / "in").write_text(source)
     return folder / "list", folder / "in"
 
 
-def test_lines_of_a_list_have_their_sources(tmp_path: Path) -> None:
+def test_lines_of_a_list_have_their_sources(tmp_path):
     files = written(tmp_path, "a\nb\nc\nd\n", ["0 ||| x", "0 ||| y  z ", "2 |||  ||| z", "3|||w"])
     assert [texts for _, texts in read_n_best(*files)] == [("a", "x"), ("a", "y  z"), ("c", ""), ("d", "w")]
 
@@ -173,6 +168,6 @@ def test_lines_of_a_list_have_their_sources(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_list_of_the_source_is_named(tmp_path: Path, lines: list[str], message: str) -> None:
+def test_what_is_no_list_of_the_source_is_named(tmp_path, lines, message):
     with pytest.raises(InputError, match=message):
         list(read_n_best(*written(tmp_path, "a\nb\nc\n", lines)))

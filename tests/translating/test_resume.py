@@ -1,8 +1,6 @@
 """Output files that are interrupted anywhere and continued."""
 
 import gzip
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,10 +10,10 @@ from nmtalign.translating.file_translation import ResumableOutput
 TEXT = ["le renard\n", "\n", "un\rbateau \u2028\n", "\n", "é 🦊\n"]
 N_BEST = ["0 ||| a ||| 1\n0 ||| b ||| 2\n", "1 |||  ||| 0\n", "2 ||| c ||| 1\n2 ||| d ||| 2\n", "3 |||  ||| 0\n"]
 OPTIONS = {"beam": 3, "threads": 1}
-ORIGIN: dict[str, Any] = {"model_hash": "abc", "source_sha256": "1", "options": OPTIONS, "files_sha256": {}}
+ORIGIN = {"model_hash": "abc", "source_sha256": "1", "options": OPTIONS, "files_sha256": {}}
 
 
-def begun(path: Path, lists: bool = False, resume: bool = False, **changes: Any) -> tuple[ResumableOutput, int]:
+def begun(path, lists=False, resume=False, **changes):
     """An open output, and the number of its entries."""
     file = ResumableOutput(path, lists)
     try:
@@ -25,7 +23,7 @@ def begun(path: Path, lists: bool = False, resume: bool = False, **changes: Any)
         raise
 
 
-def complete(path: Path, outputs: list[str], lists: bool = False) -> int:
+def complete(path, outputs, lists=False):
     """A run that writes the remaining entries; the number of those that were there."""
     file, done = begun(path, lists, resume=True)
     for output in outputs[done:]:
@@ -39,7 +37,7 @@ def complete(path: Path, outputs: list[str], lists: bool = False) -> int:
     ("outputs", "lists"), [(TEXT, False), (N_BEST, True), ([], True)], ids=["text", "n-best", "empty"]
 )
 @pytest.mark.parametrize("name", ["out.fr", "out.fr.gz"])
-def test_cut_off_at_any_byte_it_ends_the_same(tmp_path: Path, outputs: list[str], lists: bool, name: str) -> None:
+def test_cut_off_at_any_byte_it_ends_the_same(tmp_path, outputs, lists, name):
     whole, path = "".join(outputs).encode(), tmp_path / name
     for cut in range(len(whole) + 1):
         file, done = begun(path, lists)
@@ -55,7 +53,7 @@ def test_cut_off_at_any_byte_it_ends_the_same(tmp_path: Path, outputs: list[str]
         path.unlink()
 
 
-def test_every_line_is_there_as_soon_as_it_is_written_and_an_empty_file_does_not_stay(tmp_path: Path) -> None:
+def test_every_line_is_there_as_soon_as_it_is_written_and_an_empty_file_does_not_stay(tmp_path):
     file, _ = begun(tmp_path / "new" / "out.fr")
     file.close()
     assert list((tmp_path / "new").iterdir()) == []
@@ -78,7 +76,7 @@ def test_every_line_is_there_as_soon_as_it_is_written_and_an_empty_file_does_not
         ({"options": {"beam": 3, "threads": 2}}, ""),
     ],
 )
-def test_only_a_run_with_the_same_origin_resumes(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_only_a_run_with_the_same_origin_resumes(tmp_path, changes, message):
     file, _ = begun(tmp_path / "out.fr")
     file.write(b"x\n")
     file.close()
@@ -95,14 +93,14 @@ def test_only_a_run_with_the_same_origin_resumes(tmp_path: Path, changes: dict[s
     assert (tmp_path / "out.fr.partial").read_text() == "x\n"
 
 
-def test_two_runs_do_not_write_the_same_file(tmp_path: Path) -> None:
+def test_two_runs_do_not_write_the_same_file(tmp_path):
     file, _ = begun(tmp_path / "out.fr")
     with pytest.raises(UsageError, match=r"out.fr.partial: another run is writing this file"):
         begun(tmp_path / "out.fr", resume=True)
     file.close()
 
 
-def test_what_cannot_be_a_file_or_a_list(tmp_path: Path) -> None:
+def test_what_cannot_be_a_file_or_a_list(tmp_path):
     with pytest.raises(UsageError, match="is not a file that can be replaced"):
         begun(tmp_path)
     (tmp_path / "plain").write_text("le renard\n")
@@ -112,7 +110,7 @@ def test_what_cannot_be_a_file_or_a_list(tmp_path: Path) -> None:
         ResumableOutput(tmp_path / "plain", lists=True).count()
 
 
-def test_a_link_stays_and_the_file_behind_it_keeps_its_mode(tmp_path: Path) -> None:
+def test_a_link_stays_and_the_file_behind_it_keeps_its_mode(tmp_path):
     there = tmp_path / "there" / "out.fr"
     there.parent.mkdir()
     there.write_text("of before\n")

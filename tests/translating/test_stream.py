@@ -2,7 +2,6 @@
 
 import itertools
 import threading
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -20,15 +19,16 @@ def cut(lines, count=100, characters=MANY, available=False):
     return list(windows(lines, count, characters, len, available))
 
 
-def failing(*lines: str) -> Iterator[str]:
+def failing(*lines):
     yield from lines
     raise InputError("in.en: line 4: no good")
 
 
 @given(st.lists(st.text(max_size=9)), st.integers(1, 50), st.integers(1, 200), st.booleans())
-def test_what_is_at_hand_comes_in_full_windows(lines: list[str], count: int, characters: int, sequence: bool) -> None:
+def test_what_is_at_hand_comes_in_full_windows(lines, count, characters, sequence):
     found = cut(lines if sequence else iter(lines), count, characters, available=True)
     assert list(itertools.chain(*found)) == lines
+    assert all(found)  # no window is empty
     for number, window in enumerate(found):
         part = 1 if sequence else max(1, 8 // 2**number)  # the first ones are smaller, so that something comes out soon
         most, bound = -(-count // part), -(-characters // part)
@@ -40,17 +40,18 @@ def test_what_is_at_hand_comes_in_full_windows(lines: list[str], count: int, cha
 
 @settings(deadline=None)
 @given(st.lists(st.text(max_size=9), max_size=30), st.integers(1, 5), st.integers(1, 20))
-def test_what_is_waited_for_comes_in_bounded_windows(lines: list[str], count: int, characters: int) -> None:
+def test_what_is_waited_for_comes_in_bounded_windows(lines, count, characters):
     found = cut(iter(lines), count, characters)
     assert list(itertools.chain(*found)) == lines
+    assert all(found)  # no window is empty
     assert all(len(window) <= count for window in found)
     assert all(sum(map(len, window[:-1])) < characters for window in found)
 
 
-def test_a_line_that_comes_alone_is_given_at_once() -> None:
+def test_a_line_that_comes_alone_is_given_at_once():
     answered = threading.Semaphore(0)
 
-    def source() -> Iterator[str]:
+    def source():
         for burst in (["one"], ["two", "three"], ["four"]):
             yield from burst
             assert answered.acquire(timeout=60)  # no more until there is an answer to all of it
@@ -63,11 +64,11 @@ def test_a_line_that_comes_alone_is_given_at_once() -> None:
     assert found == ["one", "two", "three", "four"]
 
 
-def test_reading_ahead_is_bounded() -> None:
+def test_reading_ahead_is_bounded():
     read: list[int] = []
     ahead = threading.Event()
 
-    def source() -> Iterator[str]:
+    def source():
         for number in itertools.count():
             read.append(number)
             if number == 30:
@@ -86,25 +87,20 @@ def test_reading_ahead_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("available", [False, True])
-def test_an_error_comes_after_the_lines_before_it(available: bool) -> None:
+def test_an_error_comes_after_the_lines_before_it(available):
     found: list[str] = []
     with pytest.raises(InputError, match="line 4"):
         found.extend(itertools.chain.from_iterable(windows(failing("a", "b", "c"), 2, MANY, len, available)))
     assert found == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("available", [False, True])
-def test_nothing_gives_nothing(available: bool) -> None:
-    assert cut([], available=available) == cut(iter([]), available=available) == []
-
-
-def test_two_names_of_a_score_take_the_same_memory() -> None:
+def test_two_names_of_a_score_take_the_same_memory():
     configs = (ModelConfig(attention=score, attention_hidden=4000) for score in ("additive", "concat"))
     limits = [BatchLimits(1, 0, config, 1, 4, 1, 1.0, False) for config in configs]
     assert limits[0].bytes_of(30) == limits[1].bytes_of(30)
 
 
-def test_searches_that_overlap_leave_pytorch_its_threads() -> None:
+def test_searches_that_overlap_leave_pytorch_its_threads():
     """Independent of which search ends first; the second search has the same number of threads as the first."""
     sizes = {"words": 1, "memory": 0, "beam": 1, "itemsize": 4, "scored": 1, "length_ratio": 1.0}
     one_per_batch = BatchLimits(model=ModelConfig(), keep_weights=False, **sizes)

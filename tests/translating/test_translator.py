@@ -5,10 +5,8 @@ import functools
 import itertools
 import pickle
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
@@ -27,13 +25,13 @@ from nmtalign.settings.definition import resolve
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import BYTE_TOKENS, EOS, UNK, SentencePieces, TextBytes, Tokenizers, Vocabulary
 from nmtalign.translating.requests import Request
-from nmtalign.translating.translator import Translation, Translator
+from nmtalign.translating.translator import Translator
 
 WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
 LINES = ["the fox .", "", "a red boat", "\t ", "sees", "hedgehogs see the fox", "a red boat", "the the the a ."]
 
 
-def make_loaded(tokenizers: Tokenizers, words: list[str], **changes: Any) -> LoadedModel:
+def make_loaded(tokenizers, words, **changes):
     vocabulary = Vocabulary(["</s>", "<unk>", *words])
     torch.manual_seed(5)
     words_of = dict.fromkeys(("source_vocabulary_size", "target_vocabulary_size"), len(vocabulary))
@@ -49,26 +47,26 @@ def make_loaded(tokenizers: Tokenizers, words: list[str], **changes: Any) -> Loa
 
 
 @pytest.fixture(scope="module")
-def loaded() -> LoadedModel:
+def loaded():
     return make_loaded(Tokenizers.spaced("en", "fr"), WORDS)
 
 
 @pytest.fixture(scope="module")
-def subwords() -> LoadedModel:
+def subwords():
     pieces = learned_pieces(map(" ".join, itertools.permutations([*WORDS, "foxes", "seen"], 3)), 30)
     vocabulary = [piece for piece in pieces.pieces() if piece not in ("<s>", "</s>", "<unk>")]
     return make_loaded(Tokenizers(pieces, pieces, "en", "fr"), vocabulary)
 
 
-def config(**settings: object) -> TranslateConfig:
+def config(**settings):
     return TranslateConfig(**{"beam": 3, "batch_size": 4, **settings})
 
 
-def found_by(loaded: LoadedModel, lines: list[str], **settings: object) -> list[Translation]:
+def found_by(loaded, lines, **settings):
     return list(Translator(loaded, config(**settings)).translate(lines))
 
 
-def made_doubtful(loaded: LoadedModel) -> LoadedModel:
+def made_doubtful(loaded):
     """The same model with a large bias for <unk>."""
     model = copy.deepcopy(loaded.model)
     with torch.no_grad():
@@ -76,7 +74,7 @@ def made_doubtful(loaded: LoadedModel) -> LoadedModel:
     return replace(loaded, model=model)
 
 
-def test_one_translation_a_line_in_order(loaded: LoadedModel) -> None:
+def test_one_translation_a_line_in_order(loaded):
     alone = [found_by(loaded, [line])[0] for line in LINES] * 3
     for batch_size in (1, 4, 100):
         together = found_by(loaded, LINES * 3, batch_size=batch_size)
@@ -86,10 +84,10 @@ def test_one_translation_a_line_in_order(loaded: LoadedModel) -> None:
     assert [bool(translation.text) for translation in alone[:8]] == [bool(line.strip()) for line in LINES]
 
 
-def test_an_endless_iterable_is_translated_as_it_comes(loaded: LoadedModel) -> None:
+def test_an_endless_iterable_is_translated_as_it_comes(loaded):
     taken = []
 
-    def endless() -> Iterator[str]:
+    def endless():
         for number in itertools.count():
             taken.append(number)
             yield "a" if number % 2 else ""
@@ -99,8 +97,8 @@ def test_an_endless_iterable_is_translated_as_it_comes(loaded: LoadedModel) -> N
     assert len(taken) < 1000
 
 
-def test_every_error_of_an_iterable_is_raised(loaded: LoadedModel) -> None:
-    def exiting() -> Iterator[str]:
+def test_every_error_of_an_iterable_is_raised(loaded):
+    def exiting():
         yield "a"
         sys.exit(3)
 
@@ -117,14 +115,14 @@ def test_every_error_of_an_iterable_is_raised(loaded: LoadedModel) -> None:
     ],
     ids=str,
 )
-def test_nothing_depends_on_the_other_lines(kind: dict[str, Any], rounding: Any) -> None:
+def test_nothing_depends_on_the_other_lines(kind, rounding):
     """In float64, because bilinear energies of these weights are so large that float32 would show its roundings."""
     sizes = {"hidden": 48, "embedding": 20, "maxout": 24}
     loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, **{**sizes, **kind})
     loaded.model.double()
     lines = [" ".join(WORDS[(i * 3 + k) % 7] for k in range(1 + i)) for i in range(12)]
 
-    def found(order: list[int], batch_size: int) -> list[Translation]:
+    def found(order, batch_size):
         there = found_by(loaded, [lines[place] for place in order], beam=5, n_best=3, batch_size=batch_size)
         return [translation for _, translation in sorted(zip(order, there, strict=True), key=lambda pair: pair[0])]
 
@@ -135,7 +133,7 @@ def test_nothing_depends_on_the_other_lines(kind: dict[str, Any], rounding: Any)
         assert_same(loaded, rounding, found(order, size), expected)
 
 
-def assert_same(loaded: LoadedModel, rounding: Any, found: list[Translation], expected: list[Translation]) -> None:
+def assert_same(loaded, rounding, found, expected):
     """The same n-best lists, with numbers that differ at most by rounding."""
     for left, right in zip(found, expected, strict=True):
         assert [answer.text for answer in left.n_best] == [answer.text for answer in right.n_best]
@@ -146,7 +144,7 @@ def assert_same(loaded: LoadedModel, rounding: Any, found: list[Translation], ex
             rounding.assert_same(ours.score, theirs.score, error)
 
 
-def test_threads_change_no_translation(rounding: Any) -> None:
+def test_threads_change_no_translation(rounding):
     loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, hidden=48)
     one = found_by(loaded, LINES * 5, batch_size=7)
     before = torch.get_num_threads()
@@ -159,13 +157,13 @@ def test_threads_change_no_translation(rounding: Any) -> None:
     assert_same(loaded, rounding, several, one)
 
 
-def watched(loaded: LoadedModel, watch: Callable[[torch.Tensor], None], **settings: object) -> Translator:
+def watched(loaded, watch, **settings):
     """A translator that calls `watch(source)` before each search."""
     translator = Translator(loaded, config(**settings))
     return Translator(loaded, translator.config, scorer=WatchedScorer(translator.scorer, watch))
 
 
-def test_what_it_tells_of_a_line(loaded: LoadedModel) -> None:
+def test_what_it_tells_of_a_line(loaded):
     known, blank, unknown = found_by(loaded, ["the fox .", " \u200b\ufeff", "a hedgehog </s> <unk>"], n_best=2)
     assert known.source_tokens == ("the", "fox", ".")
     assert (known.source_unknown, unknown.source_unknown, blank.source_unknown) == (0, 3, 0)
@@ -177,7 +175,7 @@ def test_what_it_tells_of_a_line(loaded: LoadedModel) -> None:
     assert (blank.text, blank.tokens, blank.log_prob) == ("", (), 0.0)
 
 
-def test_a_long_line_is_translated_in_pieces(loaded: LoadedModel) -> None:
+def test_a_long_line_is_translated_in_pieces(loaded):
     line = "the fox sees a boat . a red boat sees the fox . the fox"
     whole, short = found_by(loaded, [line, "a red"], max_source_length=6, n_best=2)
     parts = found_by(loaded, ["the fox sees a boat .", "a red boat sees the fox", ". the fox"])
@@ -191,9 +189,7 @@ def test_a_long_line_is_translated_in_pieces(loaded: LoadedModel) -> None:
 
 @pytest.mark.parametrize(("language", "between"), [("zh", ""), ("ja", ""), ("th", ""), ("fr", " ")])
 @pytest.mark.parametrize("settings", [{"max_source_length": 2}, {"split_sentences": True}])
-def test_pieces_and_sentences_are_joined_alike(
-    subwords: LoadedModel, language: str, between: str, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pieces_and_sentences_are_joined_alike(subwords, language, between, settings, monkeypatch):
     words = Vocabulary([EOS, UNK, "▁你", "好。"])
     model = replace(subwords, target_vocabulary=words, settings={"source_language": "en", "target_language": language})
     found = Hypothesis((2, 3), -1.0, -1.0, (-0.5, -0.5, 0.0))
@@ -203,7 +199,7 @@ def test_pieces_and_sentences_are_joined_alike(
     assert whole.text == between.join(["你好。"] * whole.pieces)
 
 
-def test_a_prefix_begins_the_translation(loaded: LoadedModel) -> None:
+def test_a_prefix_begins_the_translation(loaded):
     requests = [Request("the fox ."), Request("the fox .", prefix="red hedgehog"), Request("", prefix="red")]
     requests += [Request("the fox sees a boat", prefix="boat")]
     plain, given, blank, long = Translator(loaded, config(max_source_length=3)).translate(requests)
@@ -218,7 +214,7 @@ def test_a_prefix_begins_the_translation(loaded: LoadedModel) -> None:
 PARAGRAPH = ["the fox sees a red boat. ", "sees the boat! ", "is the fox red? ", "a fox."]
 
 
-def test_sentences_are_translated_one_by_one(loaded: LoadedModel) -> None:
+def test_sentences_are_translated_one_by_one(loaded):
     lines = ["".join(PARAGRAPH), "", "the fox .", "  the fox.  a boat. "]
     whole, blank, one, spaced = found_by(loaded, lines, split_sentences=True)
     parts = found_by(loaded, PARAGRAPH)
@@ -245,12 +241,12 @@ def test_sentences_are_translated_one_by_one(loaded: LoadedModel) -> None:
         assert found.n_best[0].token_log_probs == expected.n_best[0].token_log_probs
 
 
-def terms_file(folder: Path, text: str = "fox\tred boat\nboat\tZorglub the\n") -> str:
+def terms_file(folder, text="fox\tred boat\nboat\tZorglub the\n"):
     (folder / "terms.tsv").write_text(text, encoding="utf-8")
     return str(folder / "terms.tsv")
 
 
-def test_terms_of_the_glossary_are_in_the_translation(loaded: LoadedModel, tmp_path: Path) -> None:
+def test_terms_of_the_glossary_are_in_the_translation(loaded, tmp_path):
     lines = ["the fox .", "a fox and a Boat", "sees", "", "fox fox"]
     plain = found_by(loaded, lines)
     given = found_by(loaded, lines, glossary=terms_file(tmp_path), n_best=2)
@@ -266,7 +262,7 @@ def test_terms_of_the_glossary_are_in_the_translation(loaded: LoadedModel, tmp_p
     assert [found.text for found in empty] == [found.text for found in plain]
 
 
-def test_the_glossary_follows_the_sentences(loaded: LoadedModel, tmp_path: Path) -> None:
+def test_the_glossary_follows_the_sentences(loaded, tmp_path):
     terms = terms_file(tmp_path)
     lines = ["sees the red. ", "the fox sees. ", "a boat sees the fox."]
     parts = found_by(loaded, lines, glossary=terms)
@@ -278,7 +274,7 @@ def test_the_glossary_follows_the_sentences(loaded: LoadedModel, tmp_path: Path)
 
 
 @pytest.mark.parametrize("made", [Tokenizers.moses("en", "fr"), Tokenizers(TextBytes(), TextBytes(), "en", "fr")])
-def test_terms_of_long_lines_are_found_in_their_text(made: Tokenizers, tmp_path: Path) -> None:
+def test_terms_of_long_lines_are_found_in_their_text(made, tmp_path):
     """Not in the detokenised text of a piece, which is "AT & T" by the rules of Moses."""
     known = [*BYTE_TOKENS] if made.kind == "bytes" else WORDS
     terms = terms_file(tmp_path, "AT&T\tAT&T\n50%\t50 %\nC++\tC++\n")
@@ -296,7 +292,7 @@ PHRASES += ["« red »", '"red"', "[see]", "(a)", "l’eau", "U.S.", "...", "red
 PHRASES += ["🇫🇷", "👩‍💻"]
 
 
-def scripted(loaded: LoadedModel, *tokens: str, **settings: object) -> Translator:
+def scripted(loaded, *tokens, **settings):
     """A translator whose model wants to write these tokens."""
     words = len(loaded.target_vocabulary)
     table = torch.zeros(1, 40, words, words)
@@ -318,9 +314,7 @@ def scripted(loaded: LoadedModel, *tokens: str, **settings: object) -> Translato
         ("AT&T", "AT & T dort .", "AT&T dort."),
     ],
 )
-def test_what_the_model_has_written_is_not_written_again(
-    tmp_path: Path, beam: int, source: str, tokens: str, expected: str
-) -> None:
+def test_what_the_model_has_written_is_not_written_again(tmp_path, beam, source, tokens, expected):
     loaded = make_loaded(Tokenizers.moses("en", "fr"), FRENCH)
     terms = terms_file(tmp_path, "cat\tchat\nwater\teau\nAT&T\tAT&T\n")
     (found,) = scripted(loaded, *tokens.split(), glossary=terms, beam=beam, n_best=beam).translate([source])
@@ -328,11 +322,11 @@ def test_what_the_model_has_written_is_not_written_again(
     assert all("chat" in entry.text.lower() for entry in found.n_best if "at s" in source)
 
 
-def test_an_inserted_term_has_the_capital_of_the_start_of_a_sentence(tmp_path: Path) -> None:
+def test_an_inserted_term_has_the_capital_of_the_start_of_a_sentence(tmp_path):
     loaded = make_loaded(Tokenizers.moses("en", "fr"), FRENCH)
     for terms in ("cat\tchat\n", "cat\tzorglub\n"):
         written = terms.split()[1]
-        settings: dict[str, Any] = {"glossary": terms_file(tmp_path, terms), "n_best": 4, "beam": 4}
+        settings = {"glossary": terms_file(tmp_path, terms), "n_best": 4, "beam": 4}
         (found,) = scripted(loaded, "Félin", "dort", ".", **settings).translate(["Cat sleeps."])
         for entry in found.n_best:
             at = entry.text.lower().index(written)
@@ -346,7 +340,7 @@ def test_an_inserted_term_has_the_capital_of_the_start_of_a_sentence(tmp_path: P
 @pytest.mark.parametrize(
     "known", [["▁", "我", "喜欢猫", "。"], ["▁我喜欢", "猫", "。", "▁猫"], ["▁", "我", "喜", "欢", "猫", "。", "科"]]
 )
-def test_no_spaces_are_inserted_where_a_language_has_none(language: str, known: list[str]) -> None:
+def test_no_spaces_are_inserted_where_a_language_has_none(language, known):
     pieces = PiecesOfCharacters(known)
     chinese = make_loaded(Tokenizers(pieces, pieces, "en", language), known)
     chinese = replace(chinese, settings={**chinese.settings, "target_language": language})
@@ -365,13 +359,13 @@ def test_no_spaces_are_inserted_where_a_language_has_none(language: str, known: 
 class PiecesOfCharacters(SentencePieces):
     """The longest known pieces from left to right, with a "▁" before the text."""
 
-    def __init__(self, known: list[str]) -> None:
+    def __init__(self, known):
         self._known = known
 
-    def pieces(self) -> list[str]:
+    def pieces(self):
         return self._known
 
-    def tokenize(self, line: str) -> list[str]:
+    def tokenize(self, line):
         left, tokens = ("▁" + line.replace(" ", "▁")) if line else "", list[str]()
         while left:
             end = next((end for end in range(len(left), 0, -1) if left[:end] in self._known), 1)
@@ -381,7 +375,7 @@ class PiecesOfCharacters(SentencePieces):
 
 
 @functools.cache
-def loaded_of(kind: str) -> LoadedModel:
+def loaded_of(kind):
     """A model of a kind of tokens."""
     if kind == "bytes":
         return make_loaded(Tokenizers(TextBytes(), TextBytes(), "en", "fr"), [*BYTE_TOKENS])
@@ -402,9 +396,7 @@ def loaded_of(kind: str) -> LoadedModel:
     language=st.sampled_from(["fr", "zh", ""]),
     beam=st.sampled_from([1, 2, 4]),
 )
-def test_phrases_are_written_exactly_and_no_line_is_lost(
-    subwords: LoadedModel, kind: str, phrases: list[str], odd: str, prefix: str, language: str, beam: int
-) -> None:
+def test_phrases_are_written_exactly_and_no_line_is_lost(subwords, kind, phrases, odd, prefix, language, beam):
     made = subwords if kind == "subwords" else loaded_of(kind)
     settings = {**made.settings, "target_language": language}
     translator = Translator(replace(made, settings=settings), config(beam=beam, n_best=beam))
@@ -419,30 +411,29 @@ def test_phrases_are_written_exactly_and_no_line_is_lost(
         assert entry.text.startswith(prefix)
 
 
-def test_a_prefix_may_begin_a_phrase_of_unknown_words(loaded: LoadedModel) -> None:
+def test_a_prefix_may_begin_a_phrase_of_unknown_words(loaded):
     (found,) = Translator(loaded, config(beam=3)).translate([Request("the fox", "big hedgehog", ("hedgehog cranes",))])
     assert found.text.startswith("big hedgehog cranes")
 
 
-def test_a_text_is_not_lines(loaded: LoadedModel) -> None:
+def test_a_text_is_not_lines(loaded):
     for text in ("the fox", Request("the fox")):
         with pytest.raises(UsageError, match=r"give a list of lines, such as \[text\]"):
-            Translator(loaded).translate(text)  # type: ignore[arg-type]
-    request: Any = Request  # its types forbid the wrong ones
-    wrong_phrases = [request("the fox", phrases=phrases) for phrases in ("fox", None, [1])]
-    for wrong in (None, 1.5, ["the fox"], request(None), request("the fox", prefix=1), *wrong_phrases):
+            Translator(loaded).translate(text)
+    wrong_phrases = [Request("the fox", phrases=phrases) for phrases in ("fox", None, [1])]
+    for wrong in (None, 1.5, ["the fox"], Request(None), Request("the fox", prefix=1), *wrong_phrases):
         for lines in (["the fox", wrong], iter(["the fox", wrong])):
             with pytest.raises(UsageError, match=r"line 2: .* is not a line; give text or a Request"):
-                list(Translator(loaded).translate(lines))  # type: ignore[arg-type]
+                list(Translator(loaded).translate(lines))
 
 
-def test_a_changed_setting_that_does_not_fit_names_the_section_of_the_other(loaded: LoadedModel) -> None:
+def test_a_changed_setting_that_does_not_fit_names_the_section_of_the_other(loaded):
     with pytest.raises(UsageError, match=r"request: n_best = 8 does not go with section \[translate\] beam = 5: a"):
         Translator(loaded, config(beam=5)).changed({"n_best": 8}, "request")
 
 
-def test_settings_that_follow_from_others_follow_from_the_new_ones(loaded: LoadedModel) -> None:
-    def penalties(given: dict[str, Any], *changes: dict[str, Any]) -> tuple[float, float]:
+def test_settings_that_follow_from_others_follow_from_the_new_ones(loaded):
+    def penalties(given, *changes):
         translator = Translator(loaded, resolve(TranslateConfig, ("serve", given)))
         for settings in changes:
             translator = translator.changed(settings)
@@ -455,7 +446,7 @@ def test_settings_that_follow_from_others_follow_from_the_new_ones(loaded: Loade
     assert penalties({"search": "paper", "length_penalty": 1.0}, {"beam": 3}) == (1.0, 0.5)
 
 
-def test_settings_for_some_lines_alone(loaded: LoadedModel) -> None:
+def test_settings_for_some_lines_alone(loaded):
     translator = Translator(loaded, config())
     assert len(next(translator.translate(["the fox ."], n_best=3)).n_best) == 3
     assert len(next(translator.translate(["the fox ."])).n_best) == 1
@@ -464,23 +455,13 @@ def test_settings_for_some_lines_alone(loaded: LoadedModel) -> None:
             translator.translate(["a"], **wrong)
 
 
-def test_samples_depend_on_seed_and_line_alone(loaded: LoadedModel) -> None:
-    def samples(**settings: Any) -> list[list[str]]:
-        found = found_by(loaded, LINES, sample=True, n_best=4, temperature=2.0, **settings)
-        return [[sample.text for sample in line.n_best] for line in found]
-
-    together = samples()
-    assert samples(batch_size=1) == together
-    assert len({*together[0]}) > 1
-    assert samples(seed=7) != together
-
-
-def test_an_ensemble_of_one_model_twice_is_that_model(loaded: LoadedModel) -> None:
+def test_an_ensemble_of_one_model_twice_is_that_model(loaded):
     one = found_by(loaded, LINES)
     for ensemble in ("probability", "log"):
         two = list(Translator([loaded, loaded], config(ensemble=ensemble)).translate(LINES))
         assert [t.text for t in two] == [t.text for t in one]
         assert [t.score for t in two] == pytest.approx([t.score for t in one], abs=1e-5)
+        assert all(t.alignment == pytest.approx(o.alignment, abs=1e-5) for t, o in zip(two, one, strict=True))
     other = make_loaded(Tokenizers.spaced("en", "fr"), [*WORDS, "more"])
     copying = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, copy=True)
     for wrong, message in ((other, "vocabulary"), (copying, "either all models of an ensemble copy words, or none")):
@@ -488,7 +469,7 @@ def test_an_ensemble_of_one_model_twice_is_that_model(loaded: LoadedModel) -> No
             Translator([loaded, wrong])
 
 
-def test_candidates_are_all_that_is_said(loaded: LoadedModel, tmp_path: Path) -> None:
+def test_candidates_are_all_that_is_said(loaded, tmp_path):
     (tmp_path / "lexicon").write_text("the red\nfox boat\n")
     settings = {"lexicon": str(tmp_path / "lexicon"), "candidates": 1}
     found = found_by(loaded, ["the fox", "a", "sees a boat"], **settings)
@@ -498,7 +479,7 @@ def test_candidates_are_all_that_is_said(loaded: LoadedModel, tmp_path: Path) ->
     assert [t.text for t in everything] == [t.text for t in found_by(loaded, LINES)]
 
 
-def test_loaded_from_a_folder(tmp_path: Path, random_model_directory) -> None:
+def test_loaded_from_a_folder(tmp_path, random_model_directory):
     folder = random_model_directory(tmp_path, ["a", "b"], ["c", "d"], lambda model: None)
     translator = nmtalign.Translator.load(folder, beam=2)
     found = list(translator.translate(iter(["a b", ""])))
@@ -515,7 +496,7 @@ def test_loaded_from_a_folder(tmp_path: Path, random_model_directory) -> None:
         nmtalign.Translator.load(folder, beams=2)
 
 
-def test_unknown_words_are_copied_or_looked_up(loaded: LoadedModel, tmp_path: Path) -> None:
+def test_unknown_words_are_copied_or_looked_up(loaded, tmp_path):
     loaded = made_doubtful(loaded)
     assert "<unk>" not in found_by(loaded, ["hedgehogs"])[0].text
     assert set(found_by(loaded, ["hedgehogs"], allow_unk=True)[0].tokens) == {"<unk>"}
@@ -526,7 +507,7 @@ def test_unknown_words_are_copied_or_looked_up(loaded: LoadedModel, tmp_path: Pa
 
 
 @pytest.fixture(scope="module")
-def copying() -> LoadedModel:
+def copying():
     """A model that copies every word from the source."""
     loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, copy=True)
     with torch.no_grad():
@@ -534,9 +515,9 @@ def copying() -> LoadedModel:
     return loaded
 
 
-def test_a_copying_model_has_no_unknown_words(copying: LoadedModel, tmp_path: Path) -> None:
+def test_a_copying_model_has_no_unknown_words(copying, tmp_path):
     lines = ["the hedgehogs", "", "cranes of the hedgehogs of cranes", "a boat"]
-    settings: dict[str, Any] = {"min_length_ratio": 0.9, "word_scores": True}
+    settings = {"min_length_ratio": 0.9, "word_scores": True}
     for more in ({}, {"n_best": 3}, {"sample": True, "n_best": 3}, {"max_source_length": 2}, {"allow_unk": True}):
         for line, found in zip(lines, found_by(copying, lines, **settings, **more), strict=True):
             for one in found.n_best:
@@ -554,7 +535,7 @@ def test_a_copying_model_has_no_unknown_words(copying: LoadedModel, tmp_path: Pa
         assert set(found.tokens) <= set(found.source_tokens)
 
 
-def test_unknown_pieces(subwords: LoadedModel, tmp_path: Path) -> None:
+def test_unknown_pieces(subwords, tmp_path):
     subwords = made_doubtful(subwords)
     settings = {"replace_unk": True, "max_length_ratio": 2.0}
     # A known piece: the word that it is part of.
@@ -567,13 +548,13 @@ def test_unknown_pieces(subwords: LoadedModel, tmp_path: Path) -> None:
     assert set(found.tokens) == {"▁vu"}
 
 
-def test_lines_never_hold_the_end_of_a_line() -> None:
+def test_lines_never_hold_the_end_of_a_line():
     loaded = make_loaded(Tokenizers.spaced(), ["x\ry", "z\r"])
     for translation in found_by(loaded, ["a b c", "d"], n_best=3):
         assert not {"\r", "\n"} & set("".join(a.text for a in translation.n_best))
 
 
-def test_what_a_model_without_attention_cannot_do() -> None:
+def test_what_a_model_without_attention_cannot_do():
     loaded = make_loaded(Tokenizers.spaced(), WORDS, attention="none")
     assert len(found_by(loaded, LINES)) == len(LINES)
     with pytest.raises(UsageError, match="no attention"):
@@ -583,8 +564,8 @@ def test_what_a_model_without_attention_cannot_do() -> None:
     assert next(Translator(loaded, config()).translate(["a"])).alignment is None
 
 
-def test_long_sentences_make_small_batches(loaded: LoadedModel) -> None:
-    shapes: list[tuple[int, ...]] = []
+def test_long_sentences_make_small_batches(loaded):
+    shapes = []
     translator = watched(
         loaded, lambda source: shapes.append(tuple(source.shape)), max_length_ratio=0.1, batch_size=402
     )
@@ -592,13 +573,12 @@ def test_long_sentences_make_small_batches(loaded: LoadedModel) -> None:
     assert sorted(shapes) == [(2, 201), (2, 201), (5, 3)]
 
 
-@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
-def test_a_batch_that_is_too_large_is_halved(loaded: LoadedModel, error: Exception) -> None:
+def test_a_batch_that_is_too_large_is_halved(loaded):
     room = 1
 
-    def small_machine(source: torch.Tensor) -> None:
+    def small_machine(source):
         if len(source) > room:
-            raise error
+            raise MemoryError
 
     translator = watched(loaded, small_machine)
     expected = [translation.text for translation in found_by(loaded, LINES)]
@@ -608,8 +588,8 @@ def test_a_batch_that_is_too_large_is_halved(loaded: LoadedModel, error: Excepti
         list(translator.translate(LINES))
 
 
-def test_what_is_raised_in_a_thread_is_raised_here(loaded: LoadedModel) -> None:
-    def broken(source: torch.Tensor) -> None:
+def test_what_is_raised_in_a_thread_is_raised_here(loaded):
+    def broken(source):
         raise KeyError("lost")
 
     torch.set_num_threads(2)
@@ -620,7 +600,7 @@ def test_what_is_raised_in_a_thread_is_raised_here(loaded: LoadedModel) -> None:
         torch.set_num_threads(1)
 
 
-def test_other_settings_do_not_read_files_again(loaded: LoadedModel, tmp_path: Path) -> None:
+def test_other_settings_do_not_read_files_again(loaded, tmp_path):
     terms = terms_file(tmp_path, "fox\tboat\n")
     translator = Translator(loaded, config(glossary=terms))
     Path(terms).write_text("fox\tred\n")
@@ -632,7 +612,7 @@ def test_other_settings_do_not_read_files_again(loaded: LoadedModel, tmp_path: P
         translator.translate(["fox"], glossary=terms)
 
 
-def test_unknown_words_of_a_glossary_are_reported_once(loaded: LoadedModel, tmp_path: Path) -> None:
+def test_unknown_words_of_a_glossary_are_reported_once(loaded, tmp_path):
     (notice,) = Translator(loaded, config(glossary=terms_file(tmp_path))).notices()
     assert "1 of 2 translations have words that the model does not know, first in line 2: 'Zorglub'" in notice
     assert Translator(loaded, config(glossary=terms_file(tmp_path, "fox\tboat\n"))).notices() == []
@@ -641,7 +621,7 @@ def test_unknown_words_of_a_glossary_are_reported_once(loaded: LoadedModel, tmp_
     assert notice.endswith("terms.tsv: contains no term")
 
 
-def test_tokenized_lines_are_split_at_spaces_only(subwords: LoadedModel) -> None:
+def test_tokenized_lines_are_split_at_spaces_only(subwords):
     raw = found_by(subwords, ["the foxes"])[0]
     tokenized = found_by(subwords, [" ".join(raw.source_tokens)], tokenized=True)[0]
     assert tokenized.source_tokens == raw.source_tokens

@@ -1,16 +1,13 @@
 """The lexicon, and unknown words replaced through the alignment."""
 
-from pathlib import Path
-
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from nmtalign.text.tokenizer import UNK_ID
 from nmtalign.translating.unknown_words import read_lexicon, replace_unknowns
 
 
-def test_the_most_probable_translation_wins_and_of_equal_ones_the_first(tmp_path: Path) -> None:
+def test_the_most_probable_translation_wins_and_of_equal_ones_the_first(tmp_path):
     path = tmp_path / "lexicon"
     path.write_text(
         "fox renard 0.4\nfox goupil 0.6\nboat\tbateau 0.5\nboat navire 0.5\nox bœuf\nox boeuf 0.9\nNULL le 1\n"
@@ -20,13 +17,12 @@ def test_the_most_probable_translation_wins_and_of_equal_ones_the_first(tmp_path
     assert read_lexicon(path) == {"fox": "renard"}
 
 
-def rows(*places: int, width: int) -> npt.NDArray[np.float32]:
+def rows(*places, width):
     """Weights (Ty + 1, Tx), each row all on one place; the last row on `</s>`."""
-    weights: npt.NDArray[np.float32] = np.eye(width + 1, dtype=np.float32)[[*places, width]]
-    return weights
+    return np.eye(width + 1, dtype=np.float32)[[*places, width]]
 
 
-def replaced(source: str, target: str, places: list[int], lexicon: dict[str, str], languages: str = "en de") -> str:
+def replaced(source, target, places, lexicon, languages="en de"):
     """Unknown target words "_", each aligned with the place given for it."""
     words, tokens = source.split(), target.replace("_", "<unk>").split()
     ids = [UNK_ID if word == "<unk>" else 5 for word in tokens]
@@ -37,7 +33,7 @@ def replaced(source: str, target: str, places: list[int], lexicon: dict[str, str
     return " ".join(replace_unknowns(ids, tokens, [weights], words, words, lexicon, **how))
 
 
-def test_each_unknown_is_replaced_by_what_it_is_aligned_with() -> None:
+def test_each_unknown_is_replaced_by_what_it_is_aligned_with():
     ids = [UNK_ID, 5, UNK_ID, UNK_ID]
     tokens = ["<unk>", "voit", "<unk>", "<unk>"]
     words = ["Ann", "sees", "hedgehogs"]
@@ -80,7 +76,7 @@ def test_each_unknown_is_replaced_by_what_it_is_aligned_with() -> None:
         ("A B", "_ _", [0, 1], "Un B"),
     ],
 )
-def test_case_is_kept(source: str, target: str, places: list[int], result: str) -> None:
+def test_case_is_kept(source, target, places, result):
     lexicon = {"hedgehogs": "hérissons", "London": "Londres", "Turkey": "Turquie", "turkey": "dinde", "a": "un"}
     assert replaced(source, target, places, lexicon) == result
 
@@ -96,7 +92,7 @@ def test_case_is_kept(source: str, target: str, places: list[int], result: str) 
         ("de en", "Irmak breit", "_ broad", "Irmak broad"),
     ],
 )
-def test_case_of_turkish_and_georgian(languages: str, source: str, target: str, result: str) -> None:
+def test_case_of_turkish_and_georgian(languages, source, target, result):
     lexicon = {"cows": "inekler" if languages == "en tr" else "ძროხებს", "ırmak": "Fluss", "inek": "Kuh"}
     assert replaced(source, target, [0], lexicon, languages) == result
 
@@ -115,19 +111,19 @@ def test_case_of_turkish_and_georgian(languages: str, source: str, target: str, 
         ("pas _", 0, "pas arbre"),
     ],
 )
-def test_french_is_elided_before_what_replaces(target: str, place: int, result: str) -> None:
+def test_french_is_elided_before_what_replaces(target, place, result):
     lexicon = {"tree": "arbre", "fox": "renard", "hedgehog": "hérisson"}
     assert replaced("tree fox hedgehog 5", target, [place], lexicon, "en fr") == result
     unchanged = replaced("tree fox hedgehog 5", target, [place], lexicon)
     assert unchanged.split()[0] == target.split()[0]
 
 
-def test_which_source_word_an_unknown_one_stands_for() -> None:
+def test_which_source_word_an_unknown_one_stands_for():
     words = ["foxes", ",", "martens", "eat"]
 
-    def place(*weights: float, **more: object) -> str:
+    def place(*weights, **more):
         row = np.array([weights, [0, 0, 0, 0, 1]], np.float32)
-        return replace_unknowns([UNK_ID], ["<unk>"], [row], words, words, {}, **more)[0]  # type: ignore[arg-type]
+        return replace_unknowns([UNK_ID], ["<unk>"], [row], words, words, {}, **more)[0]
 
     assert place(0.2, 0.7, 0.1, 0.0, 0.0) == "foxes"  # a punctuation mark is not chosen if there is a word
     assert place(0.5, 0.0, 0.2, 0.0, 0.3) == "foxes"
@@ -141,7 +137,7 @@ def test_which_source_word_an_unknown_one_stands_for() -> None:
     assert replace_unknowns([UNK_ID], ["<unk>"], [marks], [",", "!"], [",", "!"], {}) == ["!"]
 
 
-def test_a_line_in_pieces_is_as_one() -> None:
+def test_a_line_in_pieces_is_as_one():
     generator, words = np.random.default_rng(2), [f"w{number}" for number in range(7)]
     first, last = generator.random((4, 5), np.float32), generator.random((3, 4), np.float32)
     empty = np.array([[1]], np.float32)
@@ -153,7 +149,7 @@ def test_a_line_in_pieces_is_as_one() -> None:
     assert replace_unknowns(ids, tokens, [first, empty, last], words, words, {"w5": "cinq"}, unknown=[1, 6]) == expected
 
 
-def test_given_words_are_not_elided() -> None:
+def test_given_words_are_not_elided():
     weights = rows(0, 1, width=2)
     words = ["the", "tree"]
     for given, expected in ((-1, ["le", "arbre"]), (5, ["l'", "arbre"])):

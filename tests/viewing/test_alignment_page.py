@@ -6,7 +6,6 @@ import html
 import json
 import re
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ def make_record(number=0, source=("the", "cat"), target=("le", "chat", "noir"), 
     return AlignmentRecord(tuple(source), tuple(target), weights, -1.25, number, log_probs, links, rank=rank)
 
 
-def write_file(path: Path, records) -> tuple[str, Path]:
+def write_file(path, records):
     # The links of a soft method are not those of the method that reads the links of one direction.
     how = {"links_method": "argmax", "symmetrization": "mean", "threshold": 0.5, "reading": "posterior"}
     with AlignmentWriter(path, {"direction": "en-fr", "model_hash": "abc", **how}) as writer:
@@ -39,11 +38,11 @@ def write_file(path: Path, records) -> tuple[str, Path]:
     return path.stem, path
 
 
-def elements(page: str, kind: str) -> list[str]:
+def elements(page, kind):
     return re.findall(rf'<script type="text/plain" data-kind="{kind}">(.*?)</script>', page, re.S)
 
 
-def unpack(text: str) -> bytes:
+def unpack(text):
     return zlib.decompress(base64.b64decode(text), -zlib.MAX_WBITS)
 
 

@@ -4,10 +4,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -15,29 +12,29 @@ from rich.cells import cell_len
 from nmtalign import view
 from nmtalign.errors import FormatError
 from nmtalign.training.events import EventLog, Finished, Progressed, Skipped, Started, Validated
-from nmtalign.viewing.curves import Curves, curve_figure, panels, read_curves, render_curves
+from nmtalign.viewing.curves import curve_figure, panels, read_curves, render_curves
 
 SIGNATURE = "BLEU|nrefs:1|tok:13a"
 
 
-def event(kind: str, update: int, **fields: Any) -> Mapping[str, Any]:
+def event(kind, update, **fields):
     return {"event": kind, "update": update, "epoch": update / 100, "seconds": float(update), **fields}
 
 
-def started(update: int = 0) -> Mapping[str, Any]:
+def started(update=0):
     return event("started", update, resumed=update > 0, pairs=1000)
 
 
-def progressed(update: int, loss: float | None = 3.0) -> Mapping[str, Any]:
+def progressed(update, loss=3.0):
     speeds = {"source_words_per_second": 400.0, "target_words_per_second": 500.0}
     return event("progressed", update, loss=loss, loss_sentence=loss and 10 * loss, learning_rate=0.5, **speeds)
 
 
-def validated(update: int, loss: float | None, bleu: float | None, best: bool = True) -> Mapping[str, Any]:
+def validated(update, loss, bleu, best=True):
     return event("validated", update, loss=loss, bleu=bleu, signature=SIGNATURE, best=best)
 
 
-def write(folder: Path, events: Sequence[Mapping[str, Any]], end: str = "") -> Path:
+def write(folder, events, end=""):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "train.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events) + end)
     return folder
@@ -57,11 +54,11 @@ RUN = [
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Curves:
+def run(tmp_path):
     return read_curves(write(tmp_path / "model", RUN))
 
 
-def test_what_a_log_says(run: Curves, tmp_path: Path) -> None:
+def test_what_a_log_says(run, tmp_path):
     assert [point.update for point in run.progress] == [10, 20, 30, 40]
     assert [point.loss for point in run.progress] == [5, 3, 2, 1]
     assert run.progress[-1].perplexity == pytest.approx(math.e)
@@ -73,7 +70,7 @@ def test_what_a_log_says(run: Curves, tmp_path: Path) -> None:
     assert read_curves(tmp_path / "model" / "train.jsonl") == run
 
 
-def test_what_training_writes_can_be_read(tmp_path: Path) -> None:
+def test_what_training_writes_can_be_read(tmp_path):
     log = EventLog(tmp_path, 0)
     log.write(Started(0, 0.0, 0.0, False, 1, 10, 0, "cpu", "fp32", 1, "1", "2", 3))
     log.write(Skipped(1, 0.1, 1.0, 1))
@@ -87,14 +84,14 @@ def test_what_training_writes_can_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ['{"event": "progr', '{"event": "progressed", "update": 50}'[:-1], "\xe9"[:1]])
-def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path, run: Curves, end: str) -> None:
+def test_a_last_line_that_was_cut_off_is_left_out(tmp_path, run, end):
     folder = write(tmp_path / "cut", RUN)
     with (folder / "train.jsonl").open("ab") as stream:
         stream.write(end.encode()[:-1] or b"\xc3")
     assert read_curves(folder).progress == run.progress
 
 
-def test_what_an_interrupted_run_wrote_after_its_checkpoint_has_not_happened(tmp_path: Path) -> None:
+def test_what_an_interrupted_run_wrote_after_its_checkpoint_has_not_happened(tmp_path):
     events = [*RUN, started(20), progressed(30, 2.5), validated(30, 3.0, 15.0)]
     curves = read_curves(write(tmp_path, events))
     assert [(point.update, point.loss) for point in curves.progress] == [(10, 5), (20, 3), (30, 2.5)]
@@ -105,7 +102,7 @@ def test_what_an_interrupted_run_wrote_after_its_checkpoint_has_not_happened(tmp
     assert anew.validations == []
 
 
-def test_losses_that_are_no_numbers_are_gaps(tmp_path: Path) -> None:
+def test_losses_that_are_no_numbers_are_gaps(tmp_path):
     events = [started(), progressed(10, 5.0), progressed(20, None), progressed(30, math.nan), progressed(40, 4.0)]
     assert render_curves([read_curves(write(tmp_path, [started(), progressed(10, 1e6)]))], ["m"], 80)
     curves = read_curves(write(tmp_path, [*events, validated(40, None, None, best=False)]))
@@ -115,7 +112,7 @@ def test_losses_that_are_no_numbers_are_gaps(tmp_path: Path) -> None:
     curve_figure([curves], ["m"]).draw_without_rendering()
 
 
-def test_an_old_log_says_less(tmp_path: Path) -> None:
+def test_an_old_log_says_less(tmp_path):
     when = {"update": 5, "epoch": 0.5, "seconds": 2.0}
     events = [{"event": "progressed", **when, "loss": 2.0}, {"event": "validated", **when, "loss": 2.5}]
     curves = read_curves(write(tmp_path, events))
@@ -137,27 +134,27 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "message"), WRONG)
-def test_another_file_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_another_file_is_named_with_its_line(tmp_path, text, message):
     (tmp_path / "train.jsonl").write_text(text)
     with pytest.raises(FormatError, match=rf"train\.jsonl: {message}.*; give a model directory"):
         read_curves(tmp_path)
 
 
-def test_what_is_no_model(tmp_path: Path) -> None:
+def test_what_is_no_model(tmp_path):
     (tmp_path / "bytes").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(range(256)))
     for name, message in (("none", "no such file"), ("", r"no train\.jsonl in it"), ("bytes", "bytes: line 1: not an")):
         with pytest.raises(FormatError, match=message):
             read_curves(tmp_path / name)
 
 
-def test_panels_hold_training_and_dev_of_every_model(run: Curves) -> None:
+def test_panels_hold_training_and_dev_of_every_model(run):
     loss, bleu, _ = panels([run, run], "hours").values()
     assert [(trace.model, trace.dev) for trace in loss] == [(0, False), (1, False), (0, True), (1, True)]
     assert loss[2].best == (pytest.approx(30 / 3600), 2.9)
     assert [trace.y for trace in bleu] == [[10, 20, 25]] * 2
 
 
-def test_the_figure_has_a_line_a_model_and_rings_what_was_kept(run: Curves) -> None:
+def test_the_figure_has_a_line_a_model_and_rings_what_was_kept(run):
     figure = curve_figure([run, run], ["a", "$b$"], "epochs")
     loss, bleu, speed, names = figure.axes
     titles = ["loss per word", "dev BLEU", "target words/s"]
@@ -172,8 +169,8 @@ def test_the_figure_has_a_line_a_model_and_rings_what_was_kept(run: Curves) -> N
     assert any(SIGNATURE in text.get_text() for text in figure.texts)
 
 
-def test_equal_curves_give_equal_files(run: Curves, tmp_path: Path) -> None:
-    files, notes = [tmp_path / "f.svg", tmp_path / "g.svg"], list[str]()
+def test_equal_curves_give_equal_files(run, tmp_path):
+    files, notes = [tmp_path / "f.svg", tmp_path / "g.svg"], []
     for file in files:
         view([("a", run.path)], file, notify=notes.append)
     assert notes == [f"wrote {file}" for file in files]
@@ -182,7 +179,7 @@ def test_equal_curves_give_equal_files(run: Curves, tmp_path: Path) -> None:
     assert "dev BLEU, greedy: BLEU|nrefs:1|tok:13a" in first
 
 
-def test_a_log_that_has_only_begun(tmp_path: Path) -> None:
+def test_a_log_that_has_only_begun(tmp_path):
     curves = read_curves(write(tmp_path / "m", [started()]))
     assert panels([curves]) == {}
     figure = curve_figure([curves], ["m"])
@@ -192,7 +189,7 @@ def test_a_log_that_has_only_begun(tmp_path: Path) -> None:
     assert ["updates", "0"] in [line.split() for line in lines]
 
 
-def test_one_model_in_the_terminal(run: Curves) -> None:
+def test_one_model_in_the_terminal(run):
     lines = render_curves([run], ["m"], 70).split("\n")
     chart = lines[:12]
     assert chart[0].split() == ["loss", "per", "word", "dev", "BLEU"]
@@ -209,7 +206,7 @@ def test_one_model_in_the_terminal(run: Curves) -> None:
 
 @pytest.mark.parametrize("width", [34, 79, 140])
 @pytest.mark.parametrize("colour", [False, True])
-def test_charts_keep_within_the_width(run: Curves, width: int, colour: bool) -> None:
+def test_charts_keep_within_the_width(run, width, colour):
     text = render_curves([run, run, run], ["one", "two", "a name longer than any other"], width, "hours", colour)
     charts = text[: text.index("\nended  ")].split("\n")[:-1]
     assert len(charts) > 15
@@ -217,7 +214,7 @@ def test_charts_keep_within_the_width(run: Curves, width: int, colour: bool) -> 
     assert ("\x1b" in text) == colour
 
 
-def test_models_are_told_apart_with_and_without_colour(run: Curves, tmp_path: Path) -> None:
+def test_models_are_told_apart_with_and_without_colour(run, tmp_path):
     other = read_curves(write(tmp_path / "b", [started(), progressed(10, 9.0), progressed(40, 8.0)]))
     plain = render_curves([run, other], ["one", "two"], 80)
     chart = plain[: plain.index("a one")]
@@ -230,9 +227,7 @@ def test_models_are_told_apart_with_and_without_colour(run: Curves, tmp_path: Pa
 
 
 @pytest.mark.parametrize("installed", [None, ModuleType("plotext")])  # none, or one with another interface
-def test_without_plotext_the_user_learns_what_to_install(
-    installed: ModuleType | None, run: Curves, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_plotext_the_user_learns_what_to_install(installed, run, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotext", installed)
     lines = render_curves([run], ["m"], 80).splitlines()
     assert lines[0] == "charts in the terminal need plotext: pip install 'nmtalign[plot]'"
