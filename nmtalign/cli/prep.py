@@ -78,8 +78,8 @@ def prep(
 def _arguments(chosen: Chosen[PrepConfig], output: Path | None) -> str:
     """The arguments of the next `train`: the corpus, and the model whose vocabularies it has."""
     folder = f" {quote(str(output or chosen.workspace.data))}" if output or chosen.workspace.file is None else ""
-    first = Path(chosen.settings.vocabulary_from)
-    return f"{folder} --init-from {quote(str(first))} -o OTHER" if (first / CONFIG).is_file() else folder
+    first = chosen.settings.vocabulary_from
+    return f"{folder} --init-from {quote(first)} -o OTHER" if first and (Path(first) / CONFIG).is_file() else folder
 
 
 def _texts(

@@ -108,7 +108,13 @@ ERRORS = """
 2 score --src in.en => no such option: --src; nmtalign calls it --source
 2 train --gpu => no such option: --gpu; nmtalign calls it --device
 2 train --n-best 5 => no such option: --n-best; this is a setting of `nmtalign translate`
-2 train --hiden 5 => no such option: --hiden; the nearest setting is --set hidden=
+2 train --hiden 5 => no such option: --hiden; the nearest one is --set hidden=
+2 train --zzzz => no such option: --zzzz; --help lists the options, --show-settings the settings that --set changes
+2 translate test.en --ouput out.fr => no such option: --ouput; the nearest one is --output
+2 translate –m model test.en => –m: begins with a long dash; write -m
+2 train data —preset tiny => —preset: begins with a long dash; write --preset
+2 train --set lr=0.1 => --set: unknown setting 'lr'; nmtalign calls it --set learning_rate=
+2 train --set beam=5 => --set: unknown setting 'beam'; this is a setting of `nmtalign translate`
 2 train --help-all => no such option: --help-all; --help lists the options, --show-settings the settings that
 2 prep train.en train.fr --dev dev.en -o x => dev.en: one text is given; give its translation too
 2 prep train.en train.fr --dev -o x => --dev needs a text and its translation, or one TSV or TMX file
@@ -131,7 +137,7 @@ ERRORS = """
 2 train data -o x --epochs 1e308 => --epochs 1e+308: must be at most 1000000000
 2 reproduce --models none => --models none trains nothing; choose systems with --systems, too
 2 reproduce => nmtalign.toml: [corpus] names no test text, and `reproduce` needs one:
-4 serve -m missing => missing: no nmtalign model here (no config.json); give the folder of a model, or train
+4 serve -m missing --port 0 => missing: no nmtalign model here (no config.json); give the folder of a model, or train
 4 export missing/ -o x => missing: no such file
 4 train nowhere => nowhere: no prepared corpus here
 4 info nowhere => nowhere: no such file or folder
