@@ -311,9 +311,7 @@ def load_command(name: str) -> Any:
 def _pairs_of_files(arguments: Sequence[str], parameters: Iterable[Any]) -> list[str]:
     """The arguments with NO_FILE after the value of an option of two files if it has only one, such as a TSV file."""
     options = {name for one in parameters if one.nargs == 2 for name in one.opts}
-    result = [
-        part for one in arguments for part in (one.split("=", 1) if one.partition("=")[0] in options else [one])
-    ]
+    result = [part for one in arguments for part in (one.split("=", 1) if one.partition("=")[0] in options else [one])]
     for place in (place for place in reversed(range(len(result))) if result[place] in options):
         values = [*itertools.takewhile(lambda one: one == "-" or one[:1] != "-", result[place + 1 : place + 3])]
         if not values:

@@ -108,10 +108,11 @@ def _languages(
     if own == named[::-1] and train != workspace.pairs.get("train"):
         own = named
     found = source or own[0] or named[0], target or own[1] or named[1]
-    for side, language, path in zip(("source", "target"), found, (train[0], train[1] or train[0]), strict=True):
-        if not language:
-            first_line(path)  # a file that is missing, or an archive, is the more important error
-            raise UsageError(f"{shown(path)}: its name tells no language; give --{side}-language CODE, such as en")
+    if unknown := [side for side, language in enumerate(found) if not language]:
+        path = train[unknown[0]] or train[0]
+        first_line(path)  # a file that is missing, or an archive, is the more important error
+        options = " and ".join(f"--{('source', 'target')[side]}-language CODE" for side in unknown)
+        raise UsageError(f"{shown(path)}: its name tells no language; give {options}, such as en")
     return str(found[0]), str(found[1])
 
 

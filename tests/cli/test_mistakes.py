@@ -160,6 +160,7 @@ ERRORS = """
 2 train data -o train.en => train.en: is a file; give the name of a folder
 2 prep train.en train.fr -o train.txt => train.txt: is a file; give the name of a folder
 2 align test.en test.fr -o model => model: HDF5 needs a file: give a name such as alignments.h5
+2 prep train.txt train.txt -o x => no language; give --source-language CODE and --target-language CODE, such as en
 2 prep train.txt train.fr -o x => train.txt: its name tells no language; give --source-language CODE, such as en
 2 prep train.en train.fr --source-language e_n -o x => 'e_n' is not a language; give a code such as en, de or zh
 3 prep train.en train.fr --dev dev.fr dev.en -o x => dev: dev.fr and dev.en seem to be fr and en, and en-fr is expected
