@@ -379,6 +379,7 @@ def applies(config: ModelConfig) -> bool:
         config.cell in ("paper", "cudnn")
         and config.order == "look-generate-update"
         and config.attention in ("additive", "concat")
+        and config.readout != "attentional"
         and (config.attention_span, config.coverage, config.input_feeding) == ("global", "none", "context")
     )
 

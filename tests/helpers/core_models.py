@@ -88,6 +88,14 @@ VARIANTS += [
     dataclasses.replace(TINY, copy=True, cell="cudnn", order="look-update-generate", coverage="linguistic"),
     dataclasses.replace(TINY, copy=True, attention="dot", readout_previous_word=False, output_rank=0),
 ]
+VARIANTS += [
+    dataclasses.replace(TINY, readout=readout, cell=cell, order=order)
+    for readout, cell, order in (
+        ("attentional", "paper", "look-generate-update"),
+        ("attentional", "cudnn", "look-update-generate"),
+        ("direct", "cudnn", "look-generate-update"),
+    )
+]
 SHARED = [
     dataclasses.replace(TINY, shared_embeddings=True, output_rank=5),
     dataclasses.replace(

@@ -58,7 +58,7 @@ def log_probs_and_weights(
         context = change(step, context)
         if config.order == "look-update-generate":  # section 3.1: s_i = f(s_{i-1}, y_{i-1}, c_i)
             state = cell_step(decoder.cell, word_vector, state, context)
-        seen = state[:n], word_vector, context
+        seen = attentional_vector(decoder, context, state[:n]), word_vector, context
         log_probs.append(word_log_prob(model, word, seen, copies, weights[-1] if attends else None, annotations))
         word_vector = embedded(model, word)
         if config.order == "look-generate-update":  # the released code
@@ -92,13 +92,19 @@ def stack_log_probs_and_weights(
                 context = sum_of(share * annotation for share, annotation in zip(shares, annotations, strict=True))
                 coverage = next_coverage(decoder, coverage, row, annotations)
                 weights.append(row)
-        if decoder.attentional_weight is not None:
-            x = torch.tanh(decoder.attentional_weight @ torch.cat([context, x]))
+        x = attentional_vector(decoder, context, x)
         seen = x, word_vector, context
         log_probs.append(word_log_prob(model, word, seen, copies, weights[-1] if weights else None, annotations))
         fed = x if feeds_vectors else context
         word_vector = embedded(model, word)
     return torch.stack(log_probs), torch.stack(weights) if weights else None
+
+
+def attentional_vector(decoder: RecurrentDecoder, context: Tensor, state: Tensor) -> Tensor:
+    """The vector that generates a word: tanh(W_c [context; state]) (Luong et al. 2015, equation 5), or the state."""
+    if decoder.attentional_weight is None:
+        return state
+    return torch.tanh(decoder.attentional_weight @ torch.cat([context, state]))
 
 
 def annotate(model: TranslationModel, source: Sequence[int]) -> tuple[list[Tensor], Tensor, list[Tensor]]:
