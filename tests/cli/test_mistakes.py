@@ -170,6 +170,7 @@ ERRORS = """
 3 aer test.align turned.align --source test.en --target test.fr => is the source first (else give --reverse-gold)?
 3 aer test.align test.align -s test.en -t test.fr --reverse-gold => is the source first (else leave out --reverse-gold)?
 2 train data -o model --preset tiny --set learning_rate=0.001 --set hidden=48 => model: contains a model trained with ot
+2 train data -o model --preset small => to continue it, give what it was trained with (--preset tiny); else give another
 2 prep => no training text: there is no nmtalign.toml here; give nmtalign prep TRAIN_SRC TRAIN_TGT
 2 prep train.en -o x => train.en: one text is given; give its translation too
 2 prep train.en train.fr -o x --vocabulary wordpiece => wordpiece
