@@ -2,9 +2,7 @@
 
 import csv
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from nmtalign.api import aer as compare
 from nmtalign.cli import common
@@ -14,9 +12,6 @@ from nmtalign.errors import UsageError
 from nmtalign.report.document import DataTable, Span
 from nmtalign.settings.command_settings import AerConfig
 from nmtalign.text.lines import STDIN
-
-if TYPE_CHECKING:
-    from nmtalign.alignment.link_files import LinkComparison
 
 _ALIGNMENTS = Path("alignments.h5")
 
@@ -75,15 +70,11 @@ def aer(
         writer.writeheader()
         writer.writerows(records)
     else:
-        _print_text(found, records)
-
-
-def _print_text(found: "LinkComparison", records: Sequence[Mapping[str, Any]]) -> None:
-    columns = {"name": "links of", "links": "found", "precision": "precision", "recall": "recall"}
-    columns |= {"aer": "AER", "f1": "F1"}
-    sure, possible = sum(len(pair.sure) for pair in found.gold), sum(len(pair.possible) for pair in found.gold)
-    sys.stdout.write(f"pairs: {len(found.gold)}  gold: {sure} sure links, {possible} with the possible ones\n")
-    texts = [[f"{one:.4f}" if isinstance(one, float) else one for one in map(row.get, columns)] for row in records]
-    cells = [[Span("-" if one is None else common.escaped(str(one))) for one in row] for row in texts]
-    common.print_table(DataTable([*columns.values()], cells))
-    sys.stdout.writelines(f"{common.escaped(system.signature)}\n" for system in found.systems)
+        columns = {"name": "links of", "links": "found", "precision": "precision", "recall": "recall"}
+        columns |= {"aer": "AER", "f1": "F1"}
+        sure, possible = sum(len(pair.sure) for pair in found.gold), sum(len(pair.possible) for pair in found.gold)
+        sys.stdout.write(f"pairs: {len(found.gold)}  gold: {sure} sure links, {possible} with the possible ones\n")
+        shown = [[f"{one:.4f}" if isinstance(one, float) else one for one in map(row.get, columns)] for row in records]
+        cells = [[Span("-" if one is None else common.escaped(str(one))) for one in row] for row in shown]
+        common.print_table(DataTable([*columns.values()], cells))
+        sys.stdout.writelines(f"{common.escaped(system.signature)}\n" for system in found.systems)

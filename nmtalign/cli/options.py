@@ -275,8 +275,8 @@ class Command(TyperCommand):
             # Of -batch_size, as other programs call an option, the error names only -b; of -b5 that is the option.
             own = (word for word in words if word.startswith(error.option_name) and not word[2:3].isdigit())
             name = next(own, error.option_name).partition("=")[0]
-            found = advice(str(self.name), name, options_of(self), getattr(self.callback, "settings", {}))
-            return f"no such option: {name}; {found}"
+            known = getattr(self.callback, "settings", {})
+            return f"no such option: {name}; {advice(str(self.name), name, options_of(self), known)}"
         if getattr(error, "message", "").startswith("Got unexpected extra argument"):
             extra = error.message.partition(" (")[2].removesuffix(")")
             places = [str(one.metavar or one.name) for one in self.params if one.param_type_name == "argument"]

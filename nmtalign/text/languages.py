@@ -313,17 +313,9 @@ class TextFit:
     """Compares a text with the side that should read it, and with the other side."""
 
     def __init__(
-        self,
-        tokenizers: Tokenizers,
-        vocabularies: Vocabularies,
-        side: int = 0,
-        tokenized: bool = False,
-        raw: bool = True,
+        self, tokenizers: Tokenizers, vocabularies: Vocabularies, side: int, tokenized: bool = False, raw: bool = True
     ) -> None:
-        """`side` is 0 for a text that should be in the source language, 1 for the target language.
-
-        The tokens of a `tokenized` text are between spaces. Without `raw`, the text may be tokenised in another way.
-        """
+        """`side` is that of the text's language, 0 the source, 1 the target; if not `raw`, it may be split in words."""
         self.kind = tokenizers.kind
         used = Tokenizers.spaced() if tokenized else tokenizers
         languages = tokenizers.source_language, tokenizers.target_language
