@@ -12,6 +12,7 @@ import psutil
 from nmtalign.processor import control_group, cpu_facts, usable_cores
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.training_settings import TrainingConfig
+from nmtalign.text.lines import counted
 from nmtalign.version import __version__
 
 # Instructions that make products faster, and their names in /proc/cpuinfo.
@@ -80,7 +81,7 @@ def _pytorch(torch: Any) -> dict[str, Any]:
     """The devices, and the precision that nmtalign chooses, with the fastest one of the device."""
     from nmtalign.core.numerics import BF16_UNITS, has_fast_bf16, inference_precision, pick_device
 
-    devices = {"cpu": f"{torch.get_num_threads()} threads"}
+    devices = {"cpu": counted(torch.get_num_threads(), "thread")}
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         about = torch.cuda.get_device_properties(number)
         devices[f"cuda:{number}"] = f"{about.name}, {about.total_memory / _GB:.1f} GB"

@@ -225,9 +225,9 @@ class LoadedModel:
         """The ids of the tokens of a pair, as the model reads them (see `pair_ids`)."""
         return pair_ids((self.source_vocabulary, self.target_vocabulary), source, target, self.model.config.copy)
 
-    def text_fit(self, side: int = 0, tokenized: bool = False) -> TextFit:
+    def text_fit(self, side: int = 0, tokenized: bool = False, raw: bool = True) -> TextFit:
         """Compares a text that should be in the source language (side 0) or the target language with both."""
-        return TextFit(self.tokenizers, (self.source_vocabulary, self.target_vocabulary), side, tokenized)
+        return TextFit(self.tokenizers, (self.source_vocabulary, self.target_vocabulary), side, tokenized, raw=raw)
 
     @cached_property
     def hash(self) -> str:

@@ -205,7 +205,7 @@ class AlignmentRun:
         begin = self._block.start + first
         # A subword model splits the words of tokenised text as those of any other text.
         spaced = self.config.tokenized and not isinstance(self._forward.tokenizers.source, Subwords)
-        fits = [self._forward.text_fit(side, spaced) for side in (0, 1)]
+        fits = [self._forward.text_fit(side, spaced, raw=not self.config.tokenized) for side in (0, 1)]
         texts = read_pairs(*self._texts)
         if done:  # of a stream no hash tells that it has become shorter
             texts = lines_after(texts, 0, self._block.start + done, " and ".join(map(shown, self._texts)))

@@ -115,7 +115,7 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
         if not (self.path.is_file() and h5py.is_hdf5(self.path)):
             kind = kind_of(self.path) or "no regular file"
             why = "not HDF5, or cut off" if kind == "a binary file" else f"it is {kind}"
-            raise FormatError(f"{self.path}: not an alignment file ({why})")
+            raise FormatError(f"{self.path}: not an alignment file ({why}); `nmtalign align -o FILE.h5` writes one")
         with self._damage():
             check_seal(self.path, _SEAL_AT_ONCE)
             self._file = opened(self.path)

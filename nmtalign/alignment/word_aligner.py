@@ -242,7 +242,7 @@ class WordAligner:
     def hash(self) -> str:
         return sha256_of(self.weights_file)
 
-    def text_fit(self, side: int = 0, tokenized: bool = False) -> TextFit:
+    def text_fit(self, side: int = 0, tokenized: bool = False, raw: bool = True) -> TextFit:
         """Compares a text that should be in the source language (side 0) or the target language with both."""
         return TextFit(self.tokenizers, self._vocabularies, side)
 

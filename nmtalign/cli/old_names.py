@@ -214,6 +214,8 @@ def current_options(
         elif replaced.startswith("-"):
             value = value if equals or "{}" not in replaced else next(rest, "")
             new = [word.replace("{}", value) for word in replaced.split()]
+        elif plain in options:
+            new = [plain + equals + value]
         elif switch:
             new = [SET, f"{switch.name}={'true' if plain == switch.options[0] else 'false'}"]
         elif name in known:
@@ -229,7 +231,7 @@ def current_options(
 
 
 def advice(command: str, name: str, options: Collection[str], known: Mapping[str, Setting]) -> str:
-    """What to give instead of an option that a command does not have; "" if nothing is known.
+    """What to give instead of an option that a command does not have.
 
     `options` are those of the command, `known` its settings.
     """
@@ -248,5 +250,6 @@ def advice(command: str, name: str, options: Collection[str], known: Mapping[str
         return _INSTEAD[plain]
     if commands := [command for command, settings in SECTIONS.items() if plain.replace("-", "_") in settings]:
         return f"this is a setting of {' and '.join(f'`nmtalign {command}`' for command in commands)}"
-    near = difflib.get_close_matches(plain.replace("-", "_"), known, n=1)
-    return f"the nearest setting is {SET} {near[0]}=" if near else ""
+    names = {option(one): f"{SET} {one}=" for one in known} | {one: one for one in options}
+    near = difflib.get_close_matches(f"--{plain}", names, n=1)
+    return f"the nearest one is {names[near[0]]}" if near else _INSTEAD["help-all"]

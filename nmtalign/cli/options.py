@@ -132,7 +132,10 @@ def _assignments(texts: Sequence[str], known: Mapping[str, Setting]) -> dict[str
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
-        definition.check_keys(SET, [name], known)
+        if name not in known:
+            from nmtalign.cli.old_names import advice
+
+            raise UsageError(f"{SET}: unknown setting '{name}'; {advice('', name, (), known)}")
         if not equals:
             raise UsageError(f"{SET} {text}: give a value, as in {SET} {name}={metavar(known[name])}")
         values[name] = known[name].convert(SET, known[name].parse(value))
@@ -230,7 +233,9 @@ class Command(TyperCommand):
             from nmtalign.cli.old_names import current_options
 
             words = current_options(str(self.name), words, options, getattr(self.callback, "settings", {}))
-        # The parser reads -output as -o utput.
+        # A word processor makes one long dash of two, and the parser reads -output as -o utput.
+        if long := [one for one in words if one[:1] in ("\u2013", "\u2014") and not Path(one).exists()]:
+            raise UsageError(f"{long[0]}: begins with a long dash; write {'--' if long[0][2:] else '-'}{long[0][1:]}")
         if glued := [one for one in words if one[:1] == "-" and f"-{one.partition('=')[0]}" in options]:
             raise UsageError(f"no such option: {glued[0]}; nmtalign calls it -{glued[0]}")
         words = _pairs_of_files(words, self.params)
@@ -258,8 +263,8 @@ class Command(TyperCommand):
             # Of -batch_size, as other programs call an option, the error names only -b; of -b5 that is the option.
             own = (word for word in words if word.startswith(error.option_name) and not word[2:3].isdigit())
             name = next(own, error.option_name).partition("=")[0]
-            found = advice(str(self.name), name, options_of(self), getattr(self.callback, "settings", {}))
-            return f"no such option: {name}; {found}" if found else ""
+            known = getattr(self.callback, "settings", {})
+            return f"no such option: {name}; {advice(str(self.name), name, options_of(self), known)}"
         if getattr(error, "message", "").startswith("Got unexpected extra argument"):
             extra = error.message.partition(" (")[2].removesuffix(")")
             places = [str(one.metavar or one.name) for one in self.params if one.param_type_name == "argument"]
@@ -293,11 +298,12 @@ def load_command(name: str) -> Any:
 
 def _pairs_of_files(arguments: Sequence[str], parameters: Iterable[Any]) -> list[str]:
     """The arguments with NO_FILE after the value of an option of two files if it has only one, such as a TSV file."""
-    options, result = {name for one in parameters if one.nargs == 2 for name in one.opts}, list(arguments)
-    for place in (place for place in reversed(range(len(arguments))) if arguments[place] in options):
-        values = [*itertools.takewhile(lambda one: one == "-" or one[:1] != "-", arguments[place + 1 : place + 3])]
+    options = {name for one in parameters if one.nargs == 2 for name in one.opts}
+    result = [part for one in arguments for part in (one.split("=", 1) if one.partition("=")[0] in options else [one])]
+    for place in (place for place in reversed(range(len(result))) if result[place] in options):
+        values = [*itertools.takewhile(lambda one: one == "-" or one[:1] != "-", result[place + 1 : place + 3])]
         if not values:
-            raise UsageError(f"{arguments[place]} needs a text and its translation, or one TSV or TMX file")
+            raise UsageError(f"{result[place]} needs a text and its translation, or one TSV or TMX file")
         if len(values) == 1 or bare_name(Path(values[0])).suffix.lower() in (".tsv", ".tmx", ".parquet"):
             result.insert(place + 2, str(NO_FILE))
     return result

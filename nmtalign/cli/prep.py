@@ -72,8 +72,8 @@ def prep(
     for note in summary.notes:
         (common.say if note.startswith("warning: ") else tell)(note)
     corpus = f" {quote(str(folder))}" if output or workspace.file is None else ""
-    first = Path(chosen.settings.vocabulary_from)  # perhaps a model, with which the training can begin
-    start = f" --init-from {quote(str(first))} -o OTHER" if (first / CONFIG).is_file() else ""
+    first = chosen.settings.vocabulary_from  # perhaps a model, with which the training can begin
+    start = f" --init-from {quote(first)} -o OTHER" if first and (Path(first) / CONFIG).is_file() else ""
     tell(f"the corpus is in {folder}; next: nmtalign train{corpus}{start}")
 
 
@@ -103,10 +103,11 @@ def _languages(
     if own == named[::-1] and train != workspace.pairs.get("train"):
         own = named
     found = source or own[0] or named[0], target or own[1] or named[1]
-    for side, language, path in zip(("source", "target"), found, (train[0], train[1] or train[0]), strict=True):
-        if not language:
-            first_line(path)  # a file that is missing, or an archive, is the more important error
-            raise UsageError(f"{shown(path)}: its name tells no language; give --{side}-language CODE, such as en")
+    if unknown := [side for side, language in enumerate(found) if not language]:
+        path = train[unknown[0]] or train[0]
+        first_line(path)  # a file that is missing, or an archive, is the more important error
+        options = " and ".join(f"--{('source', 'target')[side]}-language CODE" for side in unknown)
+        raise UsageError(f"{shown(path)}: its name tells no language; give {options}, such as en")
     return str(found[0]), str(found[1])
 
 

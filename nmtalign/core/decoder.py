@@ -223,7 +223,13 @@ class RecurrentDecoder(Decoder):
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__()
         # The function of one step of the attending layer.
-        self.order, self._fast, self._reversed = ORDERS[config.order], applies(config), config.reverse_source
+        self.order, self._reversed = ORDERS[config.order], config.reverse_source
+        self._fast = (  # whether `_Decode` computes what this decoder does
+            (config.cell in ("paper", "cudnn") and config.order == "look-generate-update")
+            and config.attention in ("additive", "concat")
+            and (config.attention_span, config.coverage, config.input_feeding) == ("global", "none", "context")
+            and config.readout != "attentional"
+        )
         size, attends, own_start = config.hidden, config.attention != "none", config.order != "update-look-generate"
         state_size = CELLS[config.cell].state_parts * size
         first_size = size if attends else annotation_size
@@ -371,17 +377,6 @@ def stack_steps(outputs: Sequence[StepOutput]) -> StepOutput:
     """The results (T, N, .) of T steps."""
     states, contexts, weights = zip(*outputs, strict=True)
     return StepOutput(torch.stack(states), torch.stack(contexts), None if weights[0] is None else torch.stack(weights))
-
-
-def applies(config: ModelConfig) -> bool:
-    """Whether `_Decode` is for the decoder of a model."""
-    return (
-        config.cell in ("paper", "cudnn")
-        and config.order == "look-generate-update"
-        and config.attention in ("additive", "concat")
-        and config.readout != "attentional"
-        and (config.attention_span, config.coverage, config.input_feeding) == ("global", "none", "context")
-    )
 
 
 class _Decode(torch.autograd.Function):

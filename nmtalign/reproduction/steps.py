@@ -123,11 +123,12 @@ def chosen_experiments(models: str, systems: str) -> Sequence[Experiment]:
 
 
 def _chosen(option: str, names: str, known: Iterable[Experiment]) -> list[Experiment]:
-    by_name = {experiment.name: experiment for experiment in known}
-    wanted = {"all": [*by_name], "none": [], "": []}.get(names, [name.strip() for name in names.split(",")])
+    by_name = {experiment.name.lower(): experiment for experiment in known}  # presets have lower-case names
+    wanted = {"all": [*by_name], "none": [], "": []}.get(names, [name.strip().lower() for name in names.split(",")])
     for name in wanted:
         if name not in by_name:
-            raise UsageError(f"--{option} {name}: unknown; give all, none, or some of {','.join(by_name)}")
+            every = ",".join(experiment.name for experiment in by_name.values())
+            raise UsageError(f"--{option} {name}: unknown; give all, none, or some of {every}")
     return [experiment for name, experiment in by_name.items() if name in wanted]
 
 

@@ -313,9 +313,9 @@ class TextFit:
     """Compares a text with the side that should read it, and with the other side."""
 
     def __init__(
-        self, tokenizers: Tokenizers, vocabularies: Vocabularies, side: int = 0, tokenized: bool = False
+        self, tokenizers: Tokenizers, vocabularies: Vocabularies, side: int, tokenized: bool = False, raw: bool = True
     ) -> None:
-        """`side` is 0 for a text that should be in the source language, 1 for the target language."""
+        """`side` is that of the text's language, 0 the source, 1 the target; if not `raw`, it may be split in words."""
         self.kind = tokenizers.kind
         used = Tokenizers.spaced() if tokenized else tokenizers
         languages = tokenizers.source_language, tokenizers.target_language
@@ -325,7 +325,7 @@ class TextFit:
             one.frequent -= shared
         self.own, self.other = sides[side], sides[1 - side]
         words = {word.removeprefix(WORD_START) for word in vocabularies[side].words[: 10 * _FREQUENT]}
-        raw = used.kind in (MosesWords.kind, SentencePieces.kind, TextBytes.kind)
+        raw = raw and used.kind in (MosesWords.kind, SentencePieces.kind, TextBytes.kind)
         self._trained_raw = raw and _IN_VOCABULARY.isdisjoint(words)
         marks = {f"{WORD_START}.", f"{WORD_START},"} & {*vocabularies[side].words[:_FREQUENT]}
         # Moses words are the same without the spaces.
@@ -383,8 +383,8 @@ def check_lines(lines: Iterable[T], text: Callable[[T], str], name: str, fit: Te
 def unknown_words(name: str, share: float, language: str) -> str:
     """The warning that many words of a text are unknown."""
     return (
-        f"warning: {name}: {share:.0%} of the words are unknown: is the text in {language or 'the right language'}, "
-        "and tokenised and cased like the training text?"
+        f"warning: {name}: {share:.0%} of the words with letters are unknown: is the text in "
+        f"{language or 'the right language'}, and tokenised and cased like the training text?"
     )
 
 

@@ -191,7 +191,7 @@ def first_line(path: Path) -> bytes:
 def _one_text(path: Path) -> UsageError:
     return UsageError(
         f"{shown(path)}: one text is given; give its translation too: SRC TGT, or one TMX or TSV file with both "
-        "languages (tabs between the columns), or one table (Parquet)"
+        "languages (with tabs between the columns, not commas), or one table (Parquet)"
     )
 
 

@@ -234,13 +234,19 @@ def test_pieces_are_merged_to_words(pieces):
     assert record.log_prob == pytest.approx(float(exact.log_probs.sum()), rel=1e-6)
 
 
-def test_tokenized_text_keeps_its_words_in_a_subword_model(pieces):
+def test_tokenized_text_keeps_its_words_in_a_subword_model(pieces, tmp_path):
     # A control character vanishes in sentencepiece's normalisation; as a word of the text it stays one.
     text = "foxes , \x01 seeing"
     (record,) = align([subword_model(pieces)], [(text, text)], AlignConfig(tokenized=True))
     assert record.source == record.target == ("foxes", ",", "\x01", "seeing")
     assert record.weights.shape == (5, 5)
     np.testing.assert_allclose(record.weights.sum(axis=1), 1, atol=1e-5)
+    (tmp_path / "text").write_text("a boat sees a fox .\n" * 9)
+    for tokenized in (False, True):  # the warning that a text is not raw helps only where it should be
+        heard = []
+        texts, config = (tmp_path / "text", tmp_path / "text"), AlignConfig(tokenized=tokenized)
+        AlignmentRun([subword_model(pieces)], *texts, config, notify=heard.append).run()
+        assert any("spaces before punctuation" in one for one in heard) != tokenized
 
 
 def test_text_without_spaces_has_a_word_for_each_piece_or_those_of_tokenized_text():

@@ -104,7 +104,13 @@ ERRORS = """
 2 score --src in.en => no such option: --src; nmtalign calls it --source
 2 train --gpu => no such option: --gpu; nmtalign calls it --device
 2 train --n-best 5 => no such option: --n-best; this is a setting of `nmtalign translate`
-2 train --hiden 5 => no such option: --hiden; the nearest setting is --set hidden=
+2 train --hiden 5 => no such option: --hiden; the nearest one is --set hidden=
+2 train --zzzz => no such option: --zzzz; --help lists the options, --show-settings the settings that --set changes
+2 translate test.en --ouput out.fr => no such option: --ouput; the nearest one is --output
+2 translate –m model test.en => –m: begins with a long dash; write -m
+2 train data —preset tiny => —preset: begins with a long dash; write --preset
+2 train --set lr=0.1 => --set: unknown setting 'lr'; nmtalign calls it --set learning_rate=
+2 train --set beam=5 => --set: unknown setting 'beam'; this is a setting of `nmtalign translate`
 2 train --help-all => no such option: --help-all; --help lists the options, --show-settings the settings that
 2 prep train.en train.fr --dev dev.en -o x => dev.en: one text is given; give its translation too
 2 prep train.en train.fr --dev -o x => --dev needs a text and its translation, or one TSV or TMX file
@@ -136,7 +142,7 @@ ERRORS = """
 3 translate model => model: is a folder with a model; give a text file, and the model with -m
 3 prep data/corpus.h5 train.fr --source-language en -o x => data/corpus.h5: is an HDF5 file, such as a corpus or
 3 prep corpus.zip -o x => corpus.zip: is a zip archive
-4 view train.en => train.en: not an alignment file (it is a text file)
+4 view train.en => train.en: not an alignment file (it is a text file); `nmtalign align -o FILE.h5` writes one
 3 translate missing.en => missing.en: cannot read: No such file or directory; give a text file, or text on stdin
 3 prep train.en missing -o x => missing: cannot read: No such file or directory; give an existing text file
 3 prep empty.en empty.fr -o x => empty.en and empty.fr: no lines; give files with text
@@ -145,6 +151,7 @@ ERRORS = """
 2 train data -o train.en => train.en: is a file; give the name of a folder
 2 prep train.en train.fr -o train.txt => train.txt: is a file; give the name of a folder
 2 align test.en test.fr -o model => model: HDF5 needs a file: give a name such as alignments.h5
+2 prep train.txt train.txt -o x => no language; give --source-language CODE and --target-language CODE, such as en
 2 prep train.txt train.fr -o x => train.txt: its name tells no language; give --source-language CODE, such as en
 2 prep train.en train.fr --source-language e_n -o x => 'e_n' is not a language; give a code such as en, de or zh
 3 prep train.en train.fr --dev dev.fr dev.en -o x => dev: dev.fr and dev.en seem to be fr and en, and en-fr is expected
@@ -154,6 +161,7 @@ ERRORS = """
 3 aer test.align turned.align --source test.en --target test.fr => is the source first (else give --reverse-gold)?
 3 aer test.align test.align -s test.en -t test.fr --reverse-gold => is the source first (else leave out --reverse-gold)?
 2 train data -o model --preset tiny --set learning_rate=0.001 --set hidden=48 => model: contains a model trained with ot
+2 train data -o model --preset small => to continue it, give what it was trained with (--preset tiny); else give another
 2 prep => no training text: there is no nmtalign.toml here; give nmtalign prep TRAIN_SRC TRAIN_TGT
 2 prep train.en -o x => train.en: one text is given; give its translation too
 2 prep train.en train.fr -o x --vocabulary wordpiece => wordpiece

@@ -37,7 +37,7 @@ def test_commands_work_with_a_note(capsys, old, new):
         ("prep --joint --vocabulary bpe --max-length 7", "--set joint=true --set max_length=7"),
         ("translate --weights float32", "--set alignment_type=float32"),
         ("align a b --backward x --forward=y", "--model x --model y"),
-        ("translate --replace_unk --tokenized", "--set replace_unk=true"),
+        ("translate --replace_unk --tokenized", "--replace-unk"),
         ("score --cased --data x", "--set lowercase=false --model x"),
         ("serve --beam 5 --whole-lines", "--set beam=5 --set split_sentences=false"),
     ],

@@ -199,7 +199,7 @@ def test_a_warning_names_settings_of_the_file_that_are_for_its_own_preset() -> N
 
 def test_set_is_checked_and_completed() -> None:
     for words, message in {
-        "layrs=2": r"^--set: unknown setting 'layrs'; the nearest known one is 'layers'$",
+        "layrs=2": r"^--set: unknown setting 'layrs'; the nearest one is --set layers=$",
         "layers": r"^--set layers: give a value, as in --set layers=N$",
         "layers=0": r"^--set layers=0: must be at least 1$",
         "cell=rnn": r"^--set cell=rnn: must be one of paper, ",

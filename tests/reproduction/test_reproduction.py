@@ -251,7 +251,7 @@ def first_new_command(workspace) -> str:
             new.append(message.split()[2])
             made.stop("interrupted")
 
-    made = make(workspace, stop, models="RNNsearch-50")
+    made = make(workspace, stop, models="rnnsearch-50")
     with pytest.raises(Halted):
         made.run()
     return new[0]

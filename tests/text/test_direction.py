@@ -118,7 +118,7 @@ def test_no_false_alarm(folder, lines):
         (FRENCH * 3, "seems to be fr, not en: ", [0, 1]),  # at the end
         (FRENCH * 20, "seems to be fr, not en: ", [1, 1]),  # as soon as it is known
         (ENGLISH, "", [0, 0]),
-        (["Старый банк принял новый закон."], r"\d+% of the words are unknown: is the text in en", [0, 1]),
+        (["Старый банк принял новый закон."], r"\d+% of the words with letters are unknown: is the text in en", [0, 1]),
     ],
 )
 def test_one_line_for_a_stream(folder, lines, message, notes):

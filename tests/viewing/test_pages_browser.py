@@ -156,6 +156,13 @@ def test_a_word_shows_what_it_read_in_the_words_and_in_the_heat_map(browser, sma
     assert "AER 0.60" in text(browser, ".card .quiet")  # 1 - (1 + 1) / (3 + 2)
     assert len(browser.texts("#panes .card")) == 2
     assert len(browser.texts(".words.target .word")) == 2 * 4
+    # In a line from right to left, </s> is still written from left to right, and its brackets are not mirrored.
+    places = browser.run(
+        "const line = document.querySelector('.words.target'), letters = line.lastElementChild.firstChild;"
+        "line.dir = 'rtl'; const range = new Range(); return [0, 3].map(place => {"
+        "range.setStart(letters, place); range.setEnd(letters, place + 1); return range.getBoundingClientRect().x })"
+    )
+    assert places[0] < places[1]
     write_page([("a", small.with_name("a.h5"))], small.with_name("bare.html"), end=False)
     browser.open(small.with_name("bare.html"))
     assert browser.texts(".words.target .word") == ["la", "voiture", "rouge"]
