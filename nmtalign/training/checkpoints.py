@@ -169,7 +169,7 @@ def find_run(
         what, changes = "on another corpus", _changes_of_corpus(folder, settings, corpus) + changes
     raise UsageError(
         f"{folder}: contains a model trained {what}{': ' if changes else ''}{', '.join(changes)}; to continue it, give "
-        f"what it was trained with (--preset {settings['preset']}); else give another folder with -o, or replace it "
+        f"what it was trained with (--preset {settings.get('preset')}); else give another folder with -o, or replace it "
         "with --force"
     )
 
