@@ -167,10 +167,10 @@ def find_run(
     what = "with other settings"
     if settings.get("corpus") != corpus.hash:
         what, changes = "on another corpus", _changes_of_corpus(folder, settings, corpus) + changes
+    before = f"what it was trained with (--preset {settings.get('preset')})"
     raise UsageError(
         f"{folder}: contains a model trained {what}{': ' if changes else ''}{', '.join(changes)}; to continue it, give "
-        f"what it was trained with (--preset {settings.get('preset')}); else give another folder with -o, or replace it "
-        "with --force"
+        f"{before}; else give another folder with -o, or replace it with --force"
     )
 
 
