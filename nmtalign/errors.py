@@ -50,6 +50,7 @@ def with_more(error: NmtalignError, more: str) -> NmtalignError:
     return kind(f"{error}{more}")
 
 
+NO_PROBABILITY = "the model gives no finite probability: is it damaged, or has its training diverged?"
 NO_MEMORY = "out of memory; give a smaller batch, shorter lines or fewer workers"
 
 # Parts of the messages with which libraries report that memory or address space is exhausted.

@@ -13,7 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
@@ -604,8 +604,9 @@ def _count_lines(path: Path) -> int:
 
 def unpacked_size(path: Path) -> int | None:
     """The number of bytes of a regular file as UTF-8, None if it is compressed or in another encoding."""
-    size = _status(path).st_size
-    with open(0 if path == STDIN else path, "rb", buffering=0, closefd=path != STDIN) as stream:
+    size, head = _status(path).st_size, b""
+    number = 0 if path == STDIN else path
+    with suppress(OSError), open(number, "rb", buffering=0, closefd=path != STDIN) as stream:  # `reading` reports it
         place = stream.tell()
         head = stream.read(6)
         stream.seek(place)  # stdin is read later
