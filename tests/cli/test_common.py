@@ -47,9 +47,10 @@ def test_a_signal_that_a_library_has_lost_is_not_printed(monkeypatch):
         def __del__(self) -> None:
             signals._handle(signal.SIGTERM, None)
 
-    with pytest.raises(common.Stop), signals:
+    with signals:
         Library()
-        signals.check()
+        with pytest.raises(common.Stop):
+            signals.check()
     assert not printed
 
 
