@@ -119,7 +119,7 @@ class Aligner:
         """Returns the records of a window, in order."""
         records = {pair.number: empty_record(pair) for pair in window if pair.empty()}
         for batch in _batches([pair for pair in window if not pair.empty()], self._config.batch_size):
-            found = in_halves(self._force, batch, _too_much)
+            found = in_halves(self._force, batch, lambda pair: too_much(pair.number, pair.source.ids, pair.target.ids))
             records |= {record.sentence_id: record for record in found}
         return (records[pair.number] for pair in window)
 
@@ -154,6 +154,7 @@ def _batches(pairs: list[ModelPair], size: int) -> Iterator[list[ModelPair]]:
         yield batch
 
 
-def _too_much(pair: ModelPair) -> str:
-    sizes = f"{len(pair.source.ids)} and {len(pair.target.ids)} tokens"
-    return f"line {pair.number + 1}: out of memory with one pair of {sizes}; leave it out, or split it"
+def too_much(number: int, source: Sequence[int], target: Sequence[int]) -> str:
+    """The message about a pair, on the line with this number, that does not fit into memory."""
+    sizes = f"{len(source)} and {len(target)} tokens"
+    return f"line {number + 1}: out of memory with one pair of {sizes}; leave it out, or split it"

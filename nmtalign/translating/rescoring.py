@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import torch
 
+from nmtalign.alignment.forced_decoding import too_much
 from nmtalign.core.model import make_source
 from nmtalign.core.numerics import in_halves
 from nmtalign.errors import InputError, UsageError
@@ -87,7 +88,7 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
         return pair, [] if pair.blank else [(pair, ids)]
 
     def work(batch: Sequence[tuple[ScoredPair, _Ids]]) -> list[ScoredPair]:
-        return in_halves(partial(_force, translator), batch, _too_much)
+        return in_halves(partial(_force, translator), batch, lambda one: too_much(one[0].number, *one[1][:2]))
 
     characters, threads = words * _PAIR_CHARACTERS, translator.config.threads
     cut = windows(checked_pairs(pairs), max(1, words // 4), characters, lambda pair: sum(map(len, pair)), available)
@@ -97,12 +98,6 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     with contextlib.closing(found):
         for pair, scored in found:
             yield scored[0] if scored else pair
-
-
-def _too_much(one: tuple[ScoredPair, _Ids]) -> str:
-    pair, (source, target, _) = one
-    sizes = f"{len(source)} and {len(target)} tokens"
-    return f"line {pair.number + 1}: out of memory with one pair of {sizes}; leave it out, or split it"
 
 
 @torch.inference_mode()
