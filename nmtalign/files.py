@@ -388,11 +388,8 @@ def read_regular(path: Path) -> bytes:
 
 def sha256_of(path: Path) -> str:
     """Returns the SHA-256 of a regular file in hexadecimal; raises OSError for any other, which might never end."""
-    try:
-        with open_regular(path) as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:  # that of a read has no name
-        raise OSError(error.errno, error.strerror, str(path)) from None
+    with open_regular(path) as stream, disk_errors(path, "read"):
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def parse_json(text: str | bytes, parse_constant: Callable[[str], Any] | None = None) -> Any:

@@ -364,7 +364,6 @@ class Signals:
         self._when = 0.0
         self._stop: Callable[[str], None] | None = None
         self._before: dict[int, Any] = {}
-        self._report = sys.unraisablehook
 
     def __enter__(self) -> Self:
         self.detail, self._came = lambda: "", None

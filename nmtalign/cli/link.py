@@ -12,7 +12,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.processor import keep_memory
 from nmtalign.settings.command_settings import LinkConfig
-from nmtalign.text.lines import counted
+from nmtalign.text.lines import counted, read_lines
 from nmtalign.text.tokenizer import LEXICON
 
 if TYPE_CHECKING:
@@ -70,9 +70,8 @@ def link(
 def _print(path: Path, scores: bool) -> tuple[int, int]:
     """Prints the stored links; returns the number of pairs and of links."""
     pairs = links = 0
-    with path.open(encoding="utf-8", newline="\n") as stream:
-        for pairs, line in enumerate(stream, 1):  # noqa: B007
-            pharaoh = line.partition("\t")[0]
-            links += len(pharaoh.split())
-            sys.stdout.write(line if scores else f"{pharaoh}\n")
+    for pairs, line in enumerate(read_lines(path), 1):  # noqa: B007
+        pharaoh = line.partition("\t")[0]
+        links += len(pharaoh.split())
+        sys.stdout.write(f"{line if scores else pharaoh}\n")
     return pairs, links

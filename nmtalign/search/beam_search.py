@@ -295,10 +295,9 @@ def force(scorer: Scorer, sources: Sources, target: Tensor, lengths: Sequence[in
         if session.weights is not None:
             coverage = source.new_zeros(source.shape, dtype=torch.float32) if coverage is None else coverage
             coverage[:rows] += session.weights.float()
-    found = log_probs.cpu().double().numpy()
-    if np.isnan(found).any():
+    if log_probs.isnan().any():
         raise NmtalignError(NO_PROBABILITY)
-    return found, None if coverage is None else coverage.cpu().numpy()
+    return log_probs.cpu().double().numpy(), None if coverage is None else coverage.cpu().numpy()
 
 
 @dataclass(frozen=True)

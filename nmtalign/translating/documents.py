@@ -144,9 +144,8 @@ class DocumentTranslation(FileTranslation):
                 "this model has no attention, which places the tags; give --set aligner=DIR of nmtalign link"
             )
         with reading(path) as stream:
-            data = stream.read(_LARGEST + 1)
-        if len(data) > _LARGEST:
-            raise InputError(f"{shown(path)}: larger than {_LARGEST >> 20} MiB, decompressed; give a part of it")
+            if len(data := stream.read(_LARGEST + 1)) > _LARGEST:
+                raise InputError(f"{shown(path)}: larger than {_LARGEST >> 20} MiB, decompressed; give a part of it")
         encoding = encoding_of(data) if config.markup == "html" else "utf-8"
         data = data if encoding == "utf-8" else data.decode(encoding).encode()
         try:

@@ -366,10 +366,9 @@ class ResumableOutput(files.PartialFile):
         """
         self.open()
         if resume and not self.is_empty():
-            try:
+            record = dict[str, Any]()
+            with suppress(OSError, ValueError, TypeError):
                 record = {**files.read_json(self._record)}
-            except (OSError, ValueError, TypeError):
-                record = {}
             check_same(self.partial, {**record, "source_sha256": origin["source_sha256"]}, origin)
             done = self.keep()
             if record.get("source_sha256") != origin["source_sha256"]:  # a line that caused an error may be corrected
@@ -514,8 +513,7 @@ class OutputFormat:
 
 
 def _rounded(weights: Array) -> list[list[float]]:
-    rows: list[list[float]] = np.round(weights.astype(np.float64), 4).tolist()
-    return rows
+    return cast(list[list[float]], np.round(weights.astype(np.float64), 4).tolist())
 
 
 def fixed(value: float) -> str:
@@ -604,9 +602,8 @@ def _count_lines(path: Path) -> int:
 
 def unpacked_size(path: Path) -> int | None:
     """The number of bytes of a regular file as UTF-8, None if it is compressed or in another encoding."""
-    size, head = _status(path).st_size, b""
-    number = 0 if path == STDIN else path
-    with suppress(OSError), open(number, "rb", buffering=0, closefd=path != STDIN) as stream:  # `reading` reports it
+    size, head = _status(path).st_size, b""  # of what cannot be read: `reading` reports the error
+    with suppress(OSError), open(0 if path == STDIN else path, "rb", buffering=0, closefd=path != STDIN) as stream:
         place = stream.tell()
         head = stream.read(6)
         stream.seek(place)  # stdin is read later
