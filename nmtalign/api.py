@@ -515,8 +515,7 @@ def describe(path: StrPath | None = None) -> Mapping[str, Any]:
         from nmtalign.alignment.alignment_file import AlignmentFile
 
         with AlignmentFile(path) as alignments:
-            facts: Mapping[str, Any] = alignments.info()
-        return facts
+            return alignments.info()
     raise FormatError(f"{path}: contains no model (config.json), prepared corpus (corpus.h5) or word aligner")
 
 

@@ -43,6 +43,7 @@ class TrainingError(NmtalignError):
     exit_code = 6
 
 
+NO_PROBABILITY = "the model gives no finite probability: is it damaged, or has its training diverged?"
 NO_MEMORY = "out of memory; give a smaller batch, shorter lines or fewer workers"
 
 # Parts of the messages with which libraries report that memory or address space is exhausted.

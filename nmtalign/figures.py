@@ -47,6 +47,8 @@ def need_matplotlib() -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise UsageError('pictures need matplotlib: pip install "nmtalign[plot]"') from None
+    except ValueError as error:
+        raise UsageError(f"matplotlib cannot read its settings, such as those in matplotlibrc: {error}") from None
 
 
 @contextlib.contextmanager

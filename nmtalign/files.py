@@ -72,8 +72,10 @@ def is_aligner(folder: Path) -> bool:
 
 def own_files(folder: Path) -> list[Path]:
     """The files that nmtalign has made in a model directory, a prepared corpus or the folder of `nmtalign link`."""
-    made = folder.iterdir() if any((folder / name).is_file() for name in _KINDS) else ()
-    return [path for path in made if _is_own(path.name)]
+    with contextlib.suppress(OSError):  # data/ may belong to another program; a command that needs it reports the error
+        if any((folder / name).is_file() for name in _KINDS):
+            return [path for path in folder.iterdir() if _is_own(path.name)]
+    return []
 
 
 def _is_own(name: str) -> bool:
@@ -385,7 +387,7 @@ def read_regular(path: Path) -> bytes:
 
 def sha256_of(path: Path) -> str:
     """Returns the SHA-256 of a regular file in hexadecimal; raises OSError for any other, which might never end."""
-    with open_regular(path) as stream:
+    with open_regular(path) as stream, disk_errors(path, "read"):
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

@@ -361,10 +361,9 @@ def _may_replace(folder: Path, new: Path, force: bool) -> bool:
         return False
     if not any(folder.iterdir()):
         return True
-    try:
+    replaceable = False
+    with contextlib.suppress(OSError, ValueError, TypeError):
         replaceable = {EXPORTED, "nmtalign_version"} <= {*read_json(folder / CONFIG)}
-    except (OSError, ValueError, TypeError):
-        replaceable = False
     if not replaceable:
         raise UsageError(f"{folder}: contains other files, which would be lost; give a new folder with -o")
     if not force:
@@ -392,6 +391,8 @@ def save_tensors(
     Only tensors that are on a GPU or not contiguous are copied, one at a time. Raises ResourceError if the disk
     refuses.
     """
+    import numpy as np
+
     marks = {"sha256": BLANK_DIGEST.decode(), "format_version": str(FORMAT_VERSION), **metadata}
     header: dict[str, Any] = {"__metadata__": {"nmtalign": json.dumps(marks, separators=(",", ":"))}}
     end = 0
@@ -408,18 +409,13 @@ def save_tensors(
     with atomic_path(path, keep, follow=False) as temporary, temporary.open("wb") as stream:
         stream.write(start)
         for name in order:
-            data = _bytes_of(tensors[name])
+            tensor = tensors[name]
+            array = tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy()
+            data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
             digest.update(data)
             stream.write(data)
         stream.seek(DIGEST_PLACE)
         stream.write(digest.hexdigest().encode())
-
-
-def _bytes_of(tensor: "Tensor | NDArray[Any]") -> memoryview:
-    import numpy as np
-
-    array = tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy()
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def int8_rows(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:

@@ -45,6 +45,28 @@ def test_a_home_folder_that_cannot_be_written_is_no_news():
     assert done.stderr == ""
 
 
+def test_a_command_in_a_notebook_draws_without_the_backend_of_the_notebook():
+    code = """
+import sys
+from nmtalign.cli.app import main
+sys.argv = ["nmtalign", "--version"]
+try:
+    main()
+except SystemExit:
+    import matplotlib
+"""
+    environment = {**os.environ, "MPLBACKEND": "module://unknown"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
+def test_settings_that_matplotlib_cannot_read_are_one_line(tmp_path):
+    (tmp_path / "matplotlibrc").write_bytes(b"\xff")
+    code = "from nmtalign.figures import need_matplotlib; need_matplotlib()"
+    environment = {**os.environ, "PYTHONPATH": str(Path(figures.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, check=False)
+    assert b"UsageError: matplotlib cannot read its settings" in done.stderr.splitlines()[-1]
+
+
 def test_without_matplotlib_one_line_says_what_to_install(monkeypatch):
     need_matplotlib()
     monkeypatch.setitem(sys.modules, "matplotlib", None)

@@ -318,3 +318,13 @@ def test_an_error_names_what_was_refused_of_which_file(tmp_path):
     assert raised(tmp_path / "a", lambda: None).startswith(f"{tmp_path / 'a'}: cannot write: Too many levels")
     assert str(refusal(OSError(24, "Too many open files", "text"))) == "text: Too many open files"
     assert str(refusal(OSError(24, "Too many open files"))) == "the system refused: Too many open files"
+
+
+def test_a_folder_of_another_program_has_no_own_files(tmp_path, monkeypatch):
+    """The default data/ may belong to a container: a command that does not need it must not fail."""
+
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    assert files.own_files(tmp_path) == []

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from helpers.command_line import sets
 
-from nmtalign.files import DEEPEST, open_regular, parse_json, parse_toml, read_json
+from nmtalign.errors import ResourceError
+from nmtalign.files import DEEPEST, open_regular, parse_json, parse_toml, read_json, sha256_of
 
 DEEP = "[" * DEEPEST + "]" * DEEPEST
 
@@ -70,6 +71,8 @@ def test_only_regular_files_are_opened(tmp_path):
             open_regular(path)
     with pytest.raises(IsADirectoryError):
         open_regular(tmp_path)
+    with pytest.raises(ResourceError, match="mem: cannot read"):  # opens, and cannot be read, as on a damaged disk
+        sha256_of(Path("/proc/self/mem"))
 
 
 @pytest.fixture

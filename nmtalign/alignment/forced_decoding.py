@@ -31,7 +31,7 @@ from nmtalign.alignment.links import (
 )
 from nmtalign.core.model import Batch, Forced, TranslationModel, make_batch
 from nmtalign.core.numerics import in_halves
-from nmtalign.errors import UsageError
+from nmtalign.errors import NO_PROBABILITY, NmtalignError, UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.command_settings import AlignConfig, Reading
 from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, TokenCache, Tokenizer, Vocabulary
@@ -131,6 +131,8 @@ class Aligner:
         batch = batch.to(self._loaded.device)
         forced = force(self._loaded.model, batch, self._config.reading)
         log_probs = forced.log_probs.float().cpu().numpy()
+        if np.isnan(log_probs).any():
+            raise NmtalignError(NO_PROBABILITY)
         weights = cast(Tensor, forced.weights).float().cpu().numpy()  # it has attention
         totals = log_probs.sum(axis=1, dtype=np.float64).tolist()
         records = []
@@ -153,6 +155,6 @@ def _batches(pairs: list[ModelPair], size: int) -> Iterator[list[ModelPair]]:
 
 
 def too_much(number: int, source: Sequence[int], target: Sequence[int]) -> str:
-    """The message that a pair of lines with these ids does not fit into memory."""
+    """The message about a pair, on the line with this number, that does not fit into memory."""
     sizes = f"{len(source)} and {len(target)} tokens"
     return f"line {number + 1}: out of memory with one pair of {sizes}; leave it out, or split it"

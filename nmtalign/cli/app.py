@@ -69,6 +69,7 @@ def main() -> None:
     """Runs the command line and exits."""
     # With this mode, which MKL reads at its first product, fewer numbers depend on the other rows of a product.
     os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
+    os.environ.pop("MPLBACKEND", None)  # of a notebook; another matplotlib may not know it, and files need none
     try:
         open_streams()
         code = run(sys.argv[1:])

@@ -368,9 +368,13 @@ class Signals:
         if threading.current_thread() is threading.main_thread():
             heeded = [one for one in REASONS if one == signal.SIGINT or signal.getsignal(one) != signal.SIG_IGN]
             self._before = {number: signal.signal(number, self._handle) for number in heeded}
+            # A library that cannot pass Stop on would print it with a traceback. `check` raises it again.
+            report = self._report = sys.unraisablehook
+            sys.unraisablehook = lambda lost: None if lost.exc_type is Stop else report(lost)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        sys.unraisablehook = self._report
         # After a signal, another one ends the process without a second message.
         for number, handler in self._before.items():
             if signal.getsignal(number) == self._handle:  # the command may have chosen to ignore it

@@ -12,7 +12,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.processor import keep_memory
 from nmtalign.settings.command_settings import LinkConfig
-from nmtalign.text.lines import counted
+from nmtalign.text.lines import counted, read_lines
 from nmtalign.text.tokenizer import LEXICON
 
 if TYPE_CHECKING:
@@ -63,11 +63,10 @@ def link(
 
         links = link_texts(source, target, output, show=told, notify=common.say, config=chosen.settings)
     pairs = count = 0
-    with links.open(encoding="utf-8", newline="\n") as stream:
-        for pairs, line in enumerate(stream, 1):  # noqa: B007
-            pharaoh = line.partition("\t")[0]
-            count += len(pharaoh.split())
-            sys.stdout.write(line if scores else f"{pharaoh}\n")
+    for pairs, line in enumerate(read_lines(links), 1):  # noqa: B007
+        pharaoh = line.partition("\t")[0]
+        count += len(pharaoh.split())
+        sys.stdout.write(f"{line if scores else pharaoh}\n")
     before = "" if steps else "already complete: "
     tell(f"{before}{counted(pairs, 'pair')}, {counted(count, 'link')}; the aligner and {LEXICON} are in {output}")
     tell(f"to align other pairs: nmtalign align NEW_SRC NEW_TGT -m {quote(str(output))} --pharaoh")

@@ -285,15 +285,15 @@ def find_language(chosen: str, texts: Sequence[TextOrPath], folders: Iterable[Pa
     return ""
 
 
-def read_words(folder: Path) -> KnownWords:
-    """Reads the words of a model folder, a corpus folder or the path of its corpus.h5.
+def read_words(place: Path) -> KnownWords:
+    """Reads the words of a model or a prepared corpus; `place` is its folder, or a file in it such as corpus.h5.
 
     Raises FormatError where one of the files is missing, damaged, or not as the model was trained with it.
     """
-    folder = folder.parent if folder.is_file() else folder
+    folder = place.parent if place.is_file() else place
     for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY, TOKENIZER_FILE):
         if not (folder / name).is_file():
-            raise FormatError(f"{folder}: no vocabularies here (no {name}); give a model or a corpus with -m")
+            raise FormatError(f"{place}: no vocabularies here (no {name}); give a model or a corpus with -m")
     if (folder / CONFIG).exists():  # a corpus has none
         check_files(folder, read_settings(folder))  # refuses a vocabulary that was edited after training
     source, target = (Vocabulary.load(folder / name) for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY))

@@ -22,7 +22,7 @@ from nmtalign.core.copying import known_words
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import CHUNK_CELLS, slices
 from nmtalign.core.numerics import LEAST, Int8Weight, check_wanted, product, weight_steps, widest
-from nmtalign.errors import NmtalignError
+from nmtalign.errors import NO_PROBABILITY, NmtalignError
 from nmtalign.search.candidates import Candidates
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import EOS_ID, UNK_ID
@@ -40,7 +40,6 @@ _SPARE = 4  # more candidates than needed, so that most ties at the last place n
 Found = tuple[Tensor, Tensor, Tensor, Tensor]
 _INT8_PART_CELLS = {127: 3 << 19, 63: 12 << 19}  # by `weight_steps`; 63: without VNNI, few rows take as long as more
 _LOWEST = -1e30  # below any log-probability except -inf
-NO_PROBABILITY = "the model gives no finite probability: is it damaged, or has its training diverged?"
 
 
 @dataclass(frozen=True)
@@ -278,7 +277,7 @@ def force(scorer: Scorer, sources: Sources, target: Tensor, lengths: Sequence[in
 
     target (B, Ty) ends with `</s>`. `lengths` of the targets include it and must not increase, so that the sentences
     that have ended are the last rows. Log-probabilities are float64, 0 at padding. Coverage is the sum of the weights
-    of each source word; None without attention.
+    of each source word; None without attention. Raises NmtalignError if a log-probability is not a number.
     """
     session, source = scorer(sources), sources.ids
     log_probs = target.new_zeros(target.shape, dtype=widest(target.device))
@@ -296,6 +295,8 @@ def force(scorer: Scorer, sources: Sources, target: Tensor, lengths: Sequence[in
         if session.weights is not None:
             coverage = source.new_zeros(source.shape, dtype=torch.float32) if coverage is None else coverage
             coverage[:rows] += session.weights.float()
+    if log_probs.isnan().any():
+        raise NmtalignError(NO_PROBABILITY)
     return log_probs.cpu().double().numpy(), None if coverage is None else coverage.cpu().numpy()
 
 

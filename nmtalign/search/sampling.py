@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.errors import NmtalignError
+from nmtalign.errors import NO_PROBABILITY, NmtalignError
 from nmtalign.search import beam_search
 from nmtalign.settings.command_settings import TranslateConfig
 
@@ -68,7 +68,7 @@ class Sampling(beam_search.BeamSearch):
                 found.append((columns, gains.gather(1, columns[:, None]).squeeze(1).double()))
         chosen, log_probs = (torch.cat(part).cpu().numpy() for part in zip(*found, strict=True))
         if not np.isfinite(log_probs).all():
-            raise NmtalignError(beam_search.NO_PROBABILITY)
+            raise NmtalignError(NO_PROBABILITY)
         return chosen, log_probs
 
     def finish(self, found: beam_search.Continuations, ended: beam_search.Flags) -> None:

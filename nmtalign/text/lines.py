@@ -214,12 +214,16 @@ def bare_name(path: Path) -> Path:
 
 
 def unpacked_size(path: Path) -> int | None:
-    """The number of bytes of a regular file as UTF-8, None if it is compressed or in another encoding."""
-    with open(0 if path == STDIN else path, "rb", buffering=0, closefd=path != STDIN) as stream:
+    """The number of bytes of a regular file as UTF-8, None if it is compressed, in another encoding or unreadable."""
+    with (
+        contextlib.suppress(OSError),
+        open(0 if path == STDIN else path, "rb", buffering=0, closefd=path != STDIN) as stream,
+    ):
         place = stream.tell()
         head = stream.read(6)  # enough to recognise a compression
         stream.seek(place)  # stdin is read later
         return None if head.startswith(_MAGIC) else os.fstat(stream.fileno()).st_size
+    return None
 
 
 def converted(raw: BinaryIO, name: str) -> io.RawIOBase:
@@ -270,6 +274,7 @@ _NO_TEXT = {
         rb"PK(\x03\x04|\x05\x06|\x07\x08)": "a zip archive; unpack it with unzip, then name the text files in it",
         rb".{257}ustar[\x00 ]": "a tar archive; unpack it with tar -xf, then name the text files in it",
         rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x04\x22\x4d\x18|LZIP\x01": "packed (7z, rar, lz4, lzip); unpack it",
+        rb"\x1f\x8b\x08|BZh[1-9]1AY&SY|\xfd7zXZ\x00|\(\xb5/\xfd": "compressed twice; decompress it once",
         rb"%PDF-|\{\\rtf1|\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a PDF or office document; save it as plain text",
         rb"(.{512})?\x89HDF\r\n": "an HDF5 file, such as a corpus or alignments, and not a text; give a text file",
         rb"SQLite format 3\x00|PAR1\x15|ARROW1\x00": "a database or table; export its texts as text files",

@@ -21,6 +21,7 @@ from nmtalign.text.tokenizer import WORD_START
 from nmtalign.translating.file_translation import FileTranslation, InputRequest
 from nmtalign.translating.translator import Translation, Translator
 
+_LARGEST = 64 << 20  # bytes of a document, all of which is in memory; a small compressed file may contain more
 Unit = tuple[int, int]  # where a word begins and ends in a text
 _BYTE = re.compile(r"<(?:0x)?(?:([89AB])|[0-9A-F])[0-9A-F]>")  # a token; with a group, not the first byte of a letter
 
@@ -143,7 +144,8 @@ class DocumentTranslation(FileTranslation):
                 "this model has no attention, which places the tags; give --set aligner=DIR of nmtalign link"
             )
         with reading(path) as stream:
-            data = stream.read()
+            if len(data := stream.read(_LARGEST + 1)) > _LARGEST:
+                raise InputError(f"{shown(path)}: larger than {_LARGEST >> 20} MiB, decompressed; give a part of it")
         encoding = encoding_of(data) if config.markup == "html" else "utf-8"
         data = data if encoding == "utf-8" else data.decode(encoding).encode()
         try:

@@ -13,7 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
@@ -367,10 +367,9 @@ class ResumableOutput(files.PartialFile):
         """
         self.open()
         if resume and not self.is_empty():
-            try:
+            record = dict[str, Any]()
+            with suppress(OSError, ValueError, TypeError):
                 record = {**files.read_json(self._record)}
-            except (OSError, ValueError, TypeError):
-                record = {}
             check_same(self.partial, {**record, "source_sha256": origin["source_sha256"]}, origin)
             done = self.keep()
             if record.get("source_sha256") != origin["source_sha256"]:  # a line that caused an error may be corrected
@@ -515,8 +514,7 @@ class OutputFormat:
 
 
 def _rounded(weights: Array) -> list[list[float]]:
-    rows: list[list[float]] = np.round(weights.astype(np.float64), 4).tolist()
-    return rows
+    return cast(list[list[float]], np.round(weights.astype(np.float64), 4).tolist())
 
 
 def fixed(value: float) -> str:

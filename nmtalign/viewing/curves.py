@@ -104,11 +104,7 @@ class Curves:
 
 def read_curves(path: Path) -> Curves:
     """The curves of a model directory, or of its train.jsonl; raises FormatError with the file and the line."""
-    if not path.exists():
-        raise FormatError(f"{path}: no such file or folder; {_FIX}")
     curves, line = Curves(path / LOG if path.is_dir() else path), 0
-    if not curves.path.is_file() and path.is_dir():
-        raise FormatError(f"{path}: no {LOG} in it; {_FIX}")
     try:
         for line, event in _events(curves.path):  # noqa: B007 - the message names the line
             curves.take(event)

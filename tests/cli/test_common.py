@@ -39,6 +39,21 @@ def test_a_signal_that_an_import_has_lost_ends_the_next_part():
         raise AssertionError
 
 
+def test_a_signal_that_a_library_has_lost_is_not_printed(monkeypatch):
+    signals, printed = common.Signals(), []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+
+    class Library:
+        def __del__(self) -> None:
+            signals._handle(signal.SIGTERM, None)
+
+    with signals:
+        Library()
+        with pytest.raises(common.Stop):
+            signals.check()
+    assert not printed
+
+
 def test_a_signal_that_comes_while_the_first_is_noted_is_the_second(monkeypatch):
     signals, reasons = common.Signals(), []
 

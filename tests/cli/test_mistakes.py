@@ -267,7 +267,7 @@ ERRORS = """
 2 view model --title x => a model has learning curves; leave out --sentence, --gold and --title
 2 view alignments.h5 -s 0,2 --title x -o x.svg => --title is the caption of one picture, and these are 2
 2 view model -o x.html => learning curves are a figure
-4 view bare => bare: no train.jsonl in it; give a model directory
+4 view bare => bare/train.jsonl: cannot read: No such file or directory; give a model directory
 2 view -m model => the live page runs models: give both --live and --model
 4 view --live -m bare -o x.html => bare: no nmtalign model here (no config.json);
 2 view --live -m model => the live page needs a file: give -o live.html
@@ -283,6 +283,7 @@ ERRORS = """
 2 score test.fr --by-length -r test.fr => scores by length: give the source with -s, or add --set length_of
 2 score test.fr --known-words -m x -r test.fr => known words: give the source with -s
 4 score test.fr -s test.en --known-words -m x -r test.fr => x: no vocabularies here
+4 score test.fr -s test.en --known-words -m short.fr -r test.fr => short.fr: no vocabularies here
 2 score test.fr --metrics bleu,tre -r test.fr => unknown 'tre'; give one of bleu, chrf, chrf++, ter
 2 score test.fr --set tokenize=intel -r test.fr => unknown 'intel'; give one of 13a, none, intl
 2 score test.fr --metrics multi-bleu -r list => multi-bleu needs the language

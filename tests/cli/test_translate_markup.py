@@ -107,10 +107,16 @@ def test_what_a_document_excludes(arguments, message, run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("markup", "message"), [("xliff", "not XML"), ("html", "line 1: not UTF-8"), ("srt", "no srt")]
+    ("markup", "content", "message"),
+    [
+        ("xliff", b"<p>caf\xe9", "not XML"),
+        ("html", b"<p>caf\xe9", "line 1: not UTF-8"),
+        ("srt", b"<p>the fox", "no srt"),
+        ("html", gzip.compress(bytes((64 << 20) + 1)), "larger than 64 MiB, decompressed"),
+    ],
 )
-def test_a_wrong_document_is_named(markup, message, run, tmp_path):
-    (tmp_path / "page").write_bytes(b"<p>the fox" if markup == "srt" else b"<p>caf\xe9")
+def test_a_wrong_document_is_named(markup, content, message, run, tmp_path):
+    (tmp_path / "page").write_bytes(content)
     done = run("--markup", markup, "page", text=None)
     assert (done.returncode, done.stdout) == (3, b"")
     assert done.stderr.decode().startswith(f"nmtalign: error: page: {message}")

@@ -67,6 +67,10 @@ def test_what_cannot_be_read_is_named(tmp_path):
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(InputError, match=f"{path}: (cannot read|is a folder)"):
             list(Inputs((path,)))
+    damaged = Inputs((Path("/proc/self/mem"),))  # opens, and its first bytes cannot be read, as on a damaged disk
+    assert damaged.size() == 0
+    with pytest.raises(InputError, match="mem: cannot read"):
+        list(damaged)
     with pytest.raises(InputError, match="none: cannot read"):
         assert are_files(Path("-"), tmp_path / "none")
     cut = tmp_path / "cut.gz"

@@ -5,7 +5,9 @@ import torch
 from helpers.score_tables import WatchedScorer
 
 from nmtalign import Translator
-from nmtalign.errors import InputError, ResourceError, UsageError
+from nmtalign.alignment.aligning import align
+from nmtalign.errors import InputError, NmtalignError, ResourceError, UsageError
+from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.translating.rescoring import ScoredPair, read_n_best, score_pairs, scored_line
 
 LINES = ["the fox sees a boat .", "", "a heron", "a a a a red red red", "\t\u200b ", "fox", "the fox ."]
@@ -72,6 +74,14 @@ def test_pairs_come_in_order_one_each(models):
         # An empty side is only `</s>`; the model does not score a pair of two empty sides.
         assert (pair.log_prob == pair.score == 0) == pair.blank
     assert (found[4].source_unknown, found[4].target_unknown) == (1, 1)
+
+
+@pytest.mark.parametrize("work", [scored, lambda one: list(align(one.models, PAIRS, AlignConfig()))])
+def test_a_model_of_no_numbers_is_refused(models, work):
+    translator = Translator.load(models["one"])
+    translator.loaded.model.target_embedding.weight.fill_(torch.nan)
+    with pytest.raises(NmtalignError, match="no finite probability"):
+        work(translator)
 
 
 def test_raw_text_is_tokenised_and_tokenised_text_is_not(models):
