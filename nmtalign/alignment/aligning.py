@@ -116,7 +116,7 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
         config = replace(config, symmetrize=config.symmetrize or "agreement")
         if config.reading == "auto":
             posterior = all(loaded.model.has_posterior for loaded in models)
-            shifted = all(loaded.model.config.architecture == "transformer" for loaded in models)
+            shifted = not posterior and all(loaded.model.config.architecture == "transformer" for loaded in models)
             config = replace(config, reading="posterior" if posterior else "shifted" if shifted else "current")
     if config.symmetrize in SOFT_METHODS:  # whose links are those above their threshold
         return replace(config, links="threshold")
