@@ -5,6 +5,7 @@ import json
 import math
 import random
 
+import numpy as np
 import pytest
 import torch
 
@@ -194,7 +195,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(tmp_path, monkeypatc
     def full(tensor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(model_directory, "_bytes_of", full)
+    monkeypatch.setattr(np, "ascontiguousarray", full)
     for save in (
         lambda: save_state(tmp_path, model, optimizer, Position(update=9), RUN),
         lambda: save_weights(tmp_path / "best.safetensors", model, 9, RUN),
