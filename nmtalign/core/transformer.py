@@ -239,7 +239,7 @@ class TransformerDecoder(TransformerStack, Decoder):
         before = cast(CachedState, state)
         position, state = before.length, before.with_room()
         cache = state.hidden
-        hidden = torch.arange(cache.shape[4], device=words.device) > position
+        hidden = torch.arange(cache.shape[4], device=words.device)[None] > position  # (1, C): a mask has two dimensions
 
         def attend_self(number: int, parts: Tensor) -> Tensor:
             queries, new = parts.flatten(0, 1).split([1, 2], 1)

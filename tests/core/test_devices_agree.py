@@ -70,6 +70,18 @@ def distance(found, exact):
     return (difference / sum(float(one.square().sum()) for one in exact)) ** 0.5
 
 
+def translations(model, batch):
+    """The best hypotheses of each source."""
+    sources = Sources(batch.source, batch.source_mask, copies=batch.copies)
+    return BeamSearch(sources, TranslateConfig(beam=4)).run(partial(ModelSession, Inference(model)))
+
+
+def assert_same(found, expected):
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [each.tokens for each in ours] == [each.tokens for each in theirs]
+        assert [each.log_prob for each in ours] == pytest.approx([each.log_prob for each in theirs], abs=1e-3)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_computes_the_same_as_in_float64(name, device):
@@ -90,15 +102,8 @@ def test_a_preset_computes_the_same_as_in_float64(name, device):
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_finds_the_same_translations_as_in_float64(name, device):
     exact, batch = model_of(name), batch_of(2, PRESETS[name].get("copy", False))
-    ours, options = copy.deepcopy(exact).float().to(device), TranslateConfig(beam=4)
-    found = []
-    for model, part in ((ours, batch.to(torch.device(device))), (exact, batch)):
-        with torch.inference_mode():
-            scorer = partial(ModelSession, Inference(model))
-            found.append(BeamSearch(Sources(part.source, part.source_mask, copies=part.copies), options).run(scorer))
-    for ours_found, expected in zip(*found, strict=True):
-        assert [each.tokens for each in ours_found] == [each.tokens for each in expected]
-        assert [each.log_prob for each in ours_found] == pytest.approx([each.log_prob for each in expected], abs=1e-3)
+    ours = copy.deepcopy(exact).float().to(device)
+    assert_same(translations(ours, batch.to(torch.device(device))), translations(exact, batch))
 
 
 @pytest.fixture
@@ -117,7 +122,9 @@ def like_a_gpu(monkeypatch):
 def test_a_preset_computes_on_a_gpu_as_on_a_cpu(name, like_a_gpu):
     model, batch = model_of(name), batch_of(3, PRESETS[name].get("copy", False))
     expected, weights = loss_and_gradient(model, batch), model.force(*batch.inputs()).weights
+    found = translations(model, batch)
     like_a_gpu(False)
+    assert_same(translations(model, batch), found)
     assert distance(loss_and_gradient(model, batch), expected) < 1e-12
     assert distance(loss_and_gradient(model.float(), batch, torch.bfloat16), expected) < 0.1
     torch.testing.assert_close(model.double().force(*batch.inputs()).weights, weights)
