@@ -107,16 +107,16 @@ def test_what_a_document_excludes(arguments, message, run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("markup", "content", "message"),
+    ("markup", "content", "times", "message"),
     [
-        ("xliff", b"<p>caf\xe9", "not XML"),
-        ("html", b"<p>caf\xe9", "line 1: not UTF-8"),
-        ("srt", b"<p>the fox", "no srt"),
-        ("html", gzip.compress(bytes((64 << 20) + 1)), "larger than 64 MiB, decompressed"),
+        ("xliff", b"<p>caf\xe9", 1, "not XML"),
+        ("html", b"<p>caf\xe9", 1, "line 1: not UTF-8"),
+        ("srt", b"<p>the fox", 1, "no srt"),
+        ("html", b"a", (64 << 20) + 1, "larger than 64 MiB, decompressed"),
     ],
 )
-def test_a_wrong_document_is_named(markup, content, message, run, tmp_path):
-    (tmp_path / "page").write_bytes(content)
+def test_a_wrong_document_is_named(markup, content, times, message, run, tmp_path):
+    (tmp_path / "page").write_bytes(gzip.compress(content * times))
     done = run("--markup", markup, "page", text=None)
     assert (done.returncode, done.stdout) == (3, b"")
     assert done.stderr.decode().startswith(f"nmtalign: error: page: {message}")

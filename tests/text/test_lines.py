@@ -168,7 +168,7 @@ def tar() -> bytes:
         (zipped("mimetype", "content.xml"), "an office document"),
         (tar(), "a tar archive; unpack it with tar -xf"),
         (gzip.compress(tar(), mtime=0), "a tar archive; unpack it with tar -xf"),
-        (gzip.compress(bz2.compress(b"a")), "compressed twice; decompress it once"),
+        (bz2.compress(bz2.compress(b"a")), "compressed twice; decompress it once"),
         (b"7z\xbc\xaf'\x1c\0\4", "packed"),
         (b"Rar!\x1a\7\0", "packed"),
         (b"%PDF-1.4\n%\xe2\xe3\n", "a PDF or office document"),
