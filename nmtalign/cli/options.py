@@ -265,9 +265,14 @@ class Command(TyperCommand):
             name = next(own, error.option_name).partition("=")[0]
             known = getattr(self.callback, "settings", {})
             return f"no such option: {name}; {advice(str(self.name), name, options_of(self), known)}"
-        if getattr(error, "message", "").startswith("Got unexpected extra argument"):
-            extra = error.message.partition(" (")[2].removesuffix(")")
-            places = [str(one.metavar or one.name) for one in self.params if one.param_type_name == "argument"]
+        message = getattr(error, "message", "")
+        places = [str(one.metavar or one.name) for one in self.params if one.param_type_name == "argument"]
+        if type(error).__name__ == "MissingParameter":
+            return f"{error.param.metavar} is missing: write nmtalign {self.name} {' '.join(places)}; see --help"
+        if message.endswith("requires an argument."):
+            return f"{error.option_name} needs a value; see --help"
+        if message.startswith("Got unexpected extra argument"):
+            extra = message.partition(" (")[2].removesuffix(")")
             many = f"takes only {' '.join(places)}" if places else "takes no arguments"
             hint = "; give further texts with --dev and --test" if self.name == "prep" else ""
             return f"{extra}: one argument too many: nmtalign {self.name} {many}{hint}"
