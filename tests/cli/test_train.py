@@ -89,7 +89,7 @@ def test_a_loss_that_stays_without_bounds_ends_the_run_naming_the_batch(nmtalign
 
 def test_a_training_that_has_diverged_is_not_advised_to_continue(nmtalign, workspace):
     flags = [*QUICK, *sets(learning_rate=50, warmup=0, log_every=10), "--max-updates", "20"]
-    first, again = (nmtalign("train", *flags).stderr.decode().splitlines() for _ in range(2))
+    first, again = (nmtalign("train", *flags, *quiet).stderr.decode().splitlines() for quiet in ([], ["-q"]))
     assert sum("the training has diverged; lower learning_rate (it was 50)" in line for line in first) == 1
     assert "already done (20 updates), diverged; lower learning_rate and train anew with --force" in again[-1]
     for lines in (first, again):

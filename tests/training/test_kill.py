@@ -153,6 +153,7 @@ def test_a_signal_saves_and_ends_unless_nohup_started_it(reversal, tmp_path, nam
     process.send_signal(signal.SIGTERM if name == "SIGTERM" else signal.SIGHUP)
     said = process.communicate(timeout=120)[1]
     assert process.returncode == number, said
+    assert ("; the same command resumes" in said) == (number > 0)  # a quiet one says it, too
     finished = json.loads((folder / "train.jsonl").read_text().splitlines()[-1])
     assert finished["event"] == "finished"
     assert finished["complete"] == (number == 0)
