@@ -28,6 +28,7 @@ from nmtalign.data.pipeline import Chunk
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text, check_other, sha256_of, work_folder
 from nmtalign.hdf5 import created, format_of, write_attributes
+from nmtalign.model_directory import BEST, LAST
 from nmtalign.settings.definition import SUMMARY_FILE, stored_texts
 from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, UNK_ID, Tokenizers, Vocabularies, Vocabulary, is_word
 from nmtalign.version import __version__
@@ -279,9 +280,11 @@ def corpus_files(folder: Path, force: bool) -> Iterator[Path]:
     """Yields a folder inside `folder`, which is locked, for temporary files (`work_folder`).
 
     If there is no error, the finished files are put in their places. corpus.h5, which has the hashes of the others,
-    comes last. Another corpus is replaced only with `force` (`check_replaced`). Raises UsageError if another process
-    is working in `folder`.
+    comes last. Another corpus is replaced only with `force` (`check_replaced`), a model never. Raises UsageError if
+    another process is working in `folder`.
     """
+    if not (folder / CORPUS_FILE).exists() and any((folder / name).exists() for name in (BEST, LAST)):
+        raise UsageError(f"{folder}: contains a model, which would lose its vocabularies; give another folder with -o")
     with work_folder(folder, ".prep") as work:
         new = work / _NEW
         new.mkdir()

@@ -115,6 +115,7 @@ ERRORS = """
 2 prep train.en train.fr --dev dev.en -o x => dev.en: one text is given; give its translation too
 2 prep train.en train.fr --dev -o x => --dev needs a text and its translation, or one TSV or TMX file
 2 prep train.en train.fr dev.en => dev.en: one argument too many: nmtalign prep takes only TRAIN_SRC TRAIN_TGT
+2 prep train.en train.fr --force -o model => model: contains a model, which would lose its vocabularies
 2 symmetrize links.txt => BACKWARD is missing: write nmtalign symmetrize FORWARD BACKWARD
 2 translate --beam => --beam needs a value
 2 train data model => model: one argument too many: nmtalign train takes only DATA
