@@ -234,7 +234,7 @@ class Command(TyperCommand):
 
             words = current_options(str(self.name), words, options, getattr(self.callback, "settings", {}))
         # A word processor makes one long dash of two, and the parser reads -output as -o utput.
-        if long := [one for one in words if one[:1] in ("\u2013", "\u2014") and not Path(one).exists()]:
+        if long := [one for one in words if re.match("[\u2013\u2014][a-z_-]+(=|$)", one) and not Path(one).exists()]:
             raise UsageError(f"{long[0]}: begins with a long dash; write {'--' if long[0][2:] else '-'}{long[0][1:]}")
         if glued := [one for one in words if one[:1] == "-" and f"-{one.partition('=')[0]}" in options]:
             raise UsageError(f"no such option: {glued[0]}; nmtalign calls it -{glued[0]}")
