@@ -73,10 +73,10 @@ class BitextSide:
 
     def has_free_commas(self) -> bool:
         """Returns whether commas have spaces on both sides, as in text that a tokeniser has split."""
-        counts = Counter(dict(zip(self.index, np.bincount(self._ids, minlength=len(self.index)).tolist(), strict=True)))
-        free = sum(counts[comma] for comma in _COMMAS)
-        attached = sum(count for word, count in counts.items() if word[:-1] and word[-1] in _COMMAS)
-        return attached < _MOST_ATTACHED * free
+        counts = np.bincount(self._ids, minlength=len(self.index))
+        free = sum(counts[number] for word, number in self.index.items() if word in _COMMAS)
+        attached = sum(counts[number] for word, number in self.index.items() if word[:-1] and word[-1] in _COMMAS)
+        return bool(attached < _MOST_ATTACHED * free)
 
 
 def read_sides(pairs: Iterable[Lines], tell: Callable[[], object] = lambda: None) -> tuple[BitextSide, BitextSide]:

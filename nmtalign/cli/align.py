@@ -68,9 +68,7 @@ def align(
                 '([corpus] test = ["test.en", "test.fr"])'
             )
         source, target = chosen.workspace.test_files
-    if target is None:
-        files = "give two files, the source and its translation: SRC TGT; a file that has both must be split"
-        raise UsageError(f"{source}: only one text is given; {files}")
+    target = common.need_target(source, target)
     output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
     _check(output, resume, pharaoh)
     common.check_inputs(source, target)

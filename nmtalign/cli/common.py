@@ -99,6 +99,14 @@ def check_inputs(*inputs: Path | None) -> None:
         check_other(other, [one], f"is given for {first} and for {second}; give two files")
 
 
+def need_target(source: Path, target: Path | None) -> Path:
+    """The translation of a source text; raises UsageError if only one text is given."""
+    if target is None:
+        files = "give two files, the source and its translation: SRC TGT; a file that has both must be split"
+        raise UsageError(f"{source}: only one text is given; {files}")
+    return target
+
+
 DATA_DEFAULT = "[dim]\\[default: the workspace's, or data/][/dim]."
 MODEL_DEFAULT = "[dim]\\[default: the workspace's, or model/][/dim]."
 MODELS = own_option(f"Model directory; repeat it for an ensemble {MODEL_DEFAULT}", "DIR", "--model -m")

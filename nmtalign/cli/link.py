@@ -9,7 +9,6 @@ from nmtalign.api import link as link_texts
 from nmtalign.cli import common
 from nmtalign.cli.common import QUIET, output_option, own_argument, own_flag
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.errors import UsageError
 from nmtalign.processor import keep_memory
 from nmtalign.settings.command_settings import LinkConfig
 from nmtalign.text.lines import counted, read_lines
@@ -45,9 +44,7 @@ def link(
       nmtalign link corpus.en.gz corpus.fr.gz --learn-from 500000 -o large/ --scores > links.tsv
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
-    if target is None:
-        files = "give two files, the source and its translation: SRC TGT; a file that has both must be split"
-        raise UsageError(f"{source}: only one text is given; {files}")
+    target = common.need_target(source, target)
     keep_memory()
     tell = common.notifier(quiet)
     common.signals.detail = lambda: f"; the same command resumes in {output}"

@@ -52,7 +52,7 @@ _CONNECTIONS = 1000  # more are refused
 _DISCARDED = 16 << 20  # bytes of a body that is too large; a client that sends all of it first reads the answer then
 _FORM = "application/x-www-form-urlencoded"
 _LIBRE = 'write {"q": "...", "source": "en", "target": "fr"}'
-_DIRECTION = "source", "target"  # languages in the query, which choose one of several models; the rest are settings
+_DIRECTION = "source", "target"  # in the query; the rest are settings
 _CLEAR = 3.0  # a text is not translated if its log-odds for the target language are larger by this
 _MOST_FIELDS = 10_000  # of a form
 _MOST_TAGS = 50  # of HTML for each line, on average; reading a tag takes some 50 microseconds
@@ -278,7 +278,7 @@ class _Service:
     async def translate_json(self, request: Request) -> Response:
         """POST /translate/json: the objects of `nmtalign translate --set input_format=json --format json`."""
         given, is_list = await self._json_values(request, make_request)
-        source, target = (request.query_params.get(name) for name in _DIRECTION)
+        source, target = _direction(request)
         if source == AUTO:
             models = [model for model, _ in await self._detected(request, [line.text for line in given], target)]
         else:
@@ -295,7 +295,7 @@ class _Service:
             self._check(enumerate(map(Line, side)))
         sizes = [max(map(len, pair)) for pair in pairs]
         _limit(sum(size * size for size in sizes), _MOST_CELLS, _TOO_LARGE)
-        model = self._models.aligner(*(request.query_params.get(name) for name in _DIRECTION))
+        model = self._models.aligner(*_direction(request))
         work, config = await run_in_threadpool(model.pairs, _settings(request))
         found = await self._done(request, work, list(enumerate(pairs)), [2 * size for size in sizes])
         _limit(sum(record.weights.size for record in found), _MOST_WEIGHTS, _TOO_LARGE)
@@ -532,6 +532,11 @@ def _detection(language: str, odds: Mapping[str, float]) -> Mapping[str, Any]:
     """One of the languages of a text, given their log-odds against one that no model knows, as LibreTranslate."""
     share = math.exp(odds[language] - np.logaddexp.reduce([0.0, *odds.values()]))
     return {"confidence": round(100 * share, 1), "language": language}
+
+
+def _direction(request: Request) -> Iterator[str | None]:
+    """The languages in the query, which choose one of several models."""
+    return (request.query_params.get(name) for name in _DIRECTION)
 
 
 def _settings(request: Request) -> tuple[tuple[str, str], ...]:
