@@ -39,7 +39,7 @@ def within(links, source, target):
     return [(i, j) for i, j in links if i < len(source) and j < len(target)]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs=PAIRS, links=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=4))
 def test_entries_that_are_written_are_read_back(tmp_path, pairs, links):
     path = tmp_path / "a.h5"

@@ -74,7 +74,7 @@ def test_a_run_that_failed_again_and_again_ends_as_one_that_did_not(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "whole.h5"]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_journal_cut_at_any_byte_is_continued(tmp_path, data):
     whole, partial = tmp_path / "whole.h5", tmp_path / "a.h5.partial"

@@ -49,7 +49,7 @@ def test_lines_have_words_if_there_are_enough():
     assert place(lines[:1], np.eye(4, 3, dtype=np.float32), [False, True, False, False])[0] != (1, 1)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(0, 2**32))
 def test_ranges_are_always_nested(seed):
     chance = np.random.default_rng(seed)

@@ -29,7 +29,7 @@ def folder(tmp_path):
     return tmp_path / "data"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(sources=SENTENCES, targets=SENTENCES)
 def test_what_was_written_is_read(tmp_path_factory, sources, targets):
     folder = tmp_path_factory.mktemp("corpus")

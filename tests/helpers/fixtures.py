@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 import h5py
+import hypothesis
 import numpy as np
 import pytest
 import torch
@@ -26,6 +27,8 @@ from nmtalign.training.checkpoints import create_run
 
 torch.set_num_threads(1)  # many small models: a second thread would only wait for the first
 skip_flushing()
+hypothesis.settings.register_profile("untimed", hypothesis.settings(), deadline=None)  # time decides no test
+hypothesis.settings.load_profile("untimed")
 
 WORDS = [f"w{index}" for index in range(12)]
 

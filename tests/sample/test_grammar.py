@@ -36,7 +36,7 @@ def renderings(source: str) -> set[str]:
     return found
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(min_value=-(2**70), max_value=2**70))
 def test_pairs_of_any_seed_are_well_formed(seed: int) -> None:
     for example in islice(generate(seed), 20):

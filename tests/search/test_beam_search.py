@@ -151,7 +151,7 @@ def check_batch_composition(model, options, rounding):
                     assert one.weights == pytest.approx(other.weights, rel=0, abs=error)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.integers(0, 10**6),
     st.integers(1, 8),
@@ -175,7 +175,7 @@ def test_a_search_keeps_no_graph_of_the_encoder():
     assert seen == [False] * 3
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 10**6),
     spread=st.sampled_from([0.3, 2.0, 6.0]),
@@ -286,7 +286,7 @@ def test_prefix_against_enumeration(prefix, allow_unk):
     assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.permutations(PREFIXES), st.sampled_from([0.0, 0.9]))
 def test_prefixes_of_all_lengths_in_a_batch(seed, beam, prefixes, least):
     scorer = TableScorer.random(seed)
@@ -354,7 +354,7 @@ def test_a_word_that_was_not_read_costs_a_finite_amount():
     assert Scoring(coverage_penalty=1.0).score(-1.0, 2) == -0.5
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     log_prob=st.floats(-50, 0),
     shortest=st.integers(1, 8),

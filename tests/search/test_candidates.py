@@ -44,7 +44,7 @@ PAIRS = st.lists(st.tuples(st.integers(2, 8), st.integers(2, 14)), min_size=1, m
 SENTENCES = st.lists(st.lists(st.integers(0, 8), max_size=6), max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(PAIRS, SENTENCES, st.integers(0, 5))
 def test_candidates_are_those_of_plain_sets(pairs, sentences, frequent):
     lists = CandidateLists(np.array(pairs), 9, 15, frequent)

@@ -38,7 +38,7 @@ def holds(tokens, phrases):
     return all(times(phrase, tokens) >= phrases.count(phrase) for phrase in phrases)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(LISTS, st.lists(WORD, max_size=14))
 def test_nothing_is_missing_when_all_are_there(given_phrases, tokens):
     phrases = phrases_of(given_phrases)
@@ -47,7 +47,7 @@ def test_nothing_is_missing_when_all_are_there(given_phrases, tokens):
         assert (after(phrases, tokens[:length]).missing == 0) == holds(tokens[:length], given_phrases)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(LISTS, st.lists(WORD, max_size=8))
 def test_so_many_words_bring_what_is_missing(given_phrases, tokens):
     phrases = phrases_of(given_phrases)
@@ -158,7 +158,7 @@ def test_phrases_that_share_words_or_come_twice(phrases):
     assert texts(short) == [tokens for _, tokens in expected]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10**6),
     beam=st.integers(1, 7),
@@ -233,7 +233,7 @@ def test_words_that_are_copied_in_phrases_and_prefixes():
     assert len(found) > 5
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(1, 20))
 def test_half_the_beam_is_shared_the_fuller_banks_first(counts, width):
     shares = bank_shares(np.array(counts), width)

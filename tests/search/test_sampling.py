@@ -99,7 +99,7 @@ def test_no_chance_is_greedy_search(draws, prefixes):
         assert samples[0].log_prob == pytest.approx(best.log_prob, abs=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(-(2**63), 2**63 - 1), st.permutations(range(6)), st.integers(1, 4), st.sampled_from([0, 2]))
 def test_draws_depend_on_seed_and_number_alone(seed, order, count, top_k):
     scorer, draws = TableScorer.random(8), (count, 1.5, top_k, seed)

@@ -67,7 +67,7 @@ def test_what_is_banned_names_no_other_row(width: int, left: int) -> None:
     agree(values, torch.zeros(2, 2, dtype=torch.float64), 40)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.integers(1, 3), st.integers(1, 4), st.integers(1, 9), st.integers(1, 40), st.integers(0, 9999), st.integers(1, 6)
 )
@@ -98,7 +98,7 @@ def anywhere(most):
     return st.lists(st.sampled_from([1, 2, 999, 1000, 4000, 4088, 4089]), min_size=1, max_size=most).map(tuple)
 
 
-@settings(deadline=None, max_examples=6, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # shrinking takes long
+@settings(max_examples=6, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # shrinking takes long
 @given(
     words=st.sampled_from([4090, 4096, 4097, 5000, 5999, 8000, 11569, 12001]) | st.integers(4090, 12001),
     beam=st.sampled_from([1, 12, 40]) | st.integers(1, 40),

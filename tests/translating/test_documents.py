@@ -20,7 +20,7 @@ PLACEHOLDER = re.compile(r"\{n\d+\}")
 SCRIPT = re.compile(r"<script>.*?</script>|<pre>.*?</pre>|title=\"a > b\"", re.DOTALL)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS)
 def test_html_keeps_its_tags(seed):
     maker = DocumentMaker(seed)
@@ -34,7 +34,7 @@ def test_html_keeps_its_tags(seed):
     assert is_nested(comments.sub("", bare_found)), source
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS)
 def test_broken_html_keeps_its_tags(seed):
     maker = DocumentMaker(seed)
@@ -48,7 +48,7 @@ def test_broken_html_keeps_its_tags(seed):
     assert Counter(names.findall(found)) == Counter(names.findall(source)), source
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS)
 def test_xliff_keeps_its_codes(seed):
     maker = DocumentMaker(seed)
@@ -64,7 +64,7 @@ def test_xliff_keeps_its_codes(seed):
             assert Counter(pattern.findall(before)) == Counter(pattern.findall(after)), source
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(SEEDS, st.sampled_from(["srt", "vtt"]))
 def test_subtitles_keep_their_times(seed, markup):
     maker = DocumentMaker(seed)

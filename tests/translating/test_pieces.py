@@ -13,7 +13,7 @@ from nmtalign.translating.requests import cut
 from nmtalign.translating.translator import combine, join
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.sampled_from(["▁a", "b", "▁.", ".", "▁cd"]), min_size=1, max_size=60), st.integers(1, 12))
 def test_pieces_cover_the_line_in_order_and_keep_the_limit(tokens: list[str], limit: int) -> None:
     index = np.cumsum([token.startswith("▁") for token in tokens]).tolist()

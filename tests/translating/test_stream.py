@@ -5,7 +5,7 @@ import threading
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import InputError
@@ -38,7 +38,6 @@ def test_what_is_at_hand_comes_in_full_windows(lines, count, characters, sequenc
         assert full or window is found[-1]
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=9), max_size=30), st.integers(1, 5), st.integers(1, 20))
 def test_what_is_waited_for_comes_in_bounded_windows(lines, count, characters):
     found = cut(iter(lines), count, characters)

@@ -384,9 +384,7 @@ def loaded_of(kind):
 
 
 @pytest.mark.parametrize("kind", ["spaced", "moses", "bytes", "subwords"])
-@hypothesis.settings(
-    max_examples=3, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
-)
+@hypothesis.settings(max_examples=3, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(
     phrases=st.lists(st.sampled_from(PHRASES), min_size=1, max_size=3, unique=True),
     odd=st.text(

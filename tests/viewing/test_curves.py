@@ -67,7 +67,7 @@ def test_what_a_log_says(run, tmp_path):
     assert run.validations[0].perplexity == pytest.approx(math.exp(3.1))
     assert (run.ended, run.last.seconds) == ("40 updates", 41)
     assert run.last.hours == pytest.approx(41 / 3600)
-    assert read_curves(tmp_path / "model" / "train.jsonl") == run
+    assert repr(read_curves(tmp_path / "model" / "train.jsonl")) == repr(run)  # which has nan
 
 
 def test_what_training_writes_can_be_read(tmp_path):
@@ -88,7 +88,7 @@ def test_a_last_line_that_was_cut_off_is_left_out(tmp_path, run, end):
     folder = write(tmp_path / "cut", RUN)
     with (folder / "train.jsonl").open("ab") as stream:
         stream.write(end.encode()[:-1] or b"\xc3")
-    assert read_curves(folder).progress == run.progress
+    assert repr(read_curves(folder).progress) == repr(run.progress)
 
 
 def test_what_an_interrupted_run_wrote_after_its_checkpoint_has_not_happened(tmp_path):
