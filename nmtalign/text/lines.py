@@ -254,15 +254,17 @@ def _zstd() -> Any:
         return zstandard.ZstdDecompressor().decompressobj()
 
 
-# First bytes: the decompressor, the number of bytes that it gets at once, and the most that it returns at once. gzip
-# and zstd have no such bound, but they make at most 17 and 34 MB of these bytes. The file objects of the libraries are
-# not used: lzma.LZMAFile has no bound on memory, and zstandard.open takes a file that was cut off for a complete one.
-_COMPRESSIONS: Mapping[bytes, tuple[Callable[[], Any], int, tuple[int, ...]]] = {
-    b"\x1f\x8b": (partial(zlib.decompressobj, 31), 16 << 10, ()),  # 31: with the header and the checksum of gzip
-    **{b"BZh%d" % level: (bz2.BZ2Decompressor, 16 << 10, (1 << 20,)) for level in range(1, 10)},
-    b"\xfd7zXZ\0": (partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _XZ_MEMORY), 16 << 10, (1 << 20,)),
+# First bytes: the decompressor, and the number of bytes that it gets at once. Most return at most _PART bytes at once;
+# zlib and zstandard have no such bound, but they make at most 17 and 34 MB of what they get. The file objects of the
+# libraries are not used: lzma.LZMAFile has no bound on memory, and zstandard.open takes a file that was cut off for a
+# complete one.
+_PART = 1 << 20
+_COMPRESSIONS: Mapping[bytes, tuple[Callable[[], Any], int]] = {
+    b"\x1f\x8b": (partial(zlib.decompressobj, 31), 16 << 10),  # 31: with the header and the checksum of gzip
+    **{b"BZh%d" % level: (bz2.BZ2Decompressor, 16 << 10) for level in range(1, 10)},
+    b"\xfd7zXZ\0": (partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _XZ_MEMORY), 16 << 10),
     # zstd, also after a part that is skipped, with which pzstd begins
-    **dict.fromkeys((b"(\xb5/\xfd", *(b"%c*M\x18" % code for code in range(0x50, 0x60))), (_zstd, 1 << 10, ())),
+    **dict.fromkeys((b"(\xb5/\xfd", *(b"%c*M\x18" % code for code in range(0x50, 0x60))), (_zstd, 1 << 10)),
 }
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MAGIC = (*_COMPRESSIONS, *_UTF_16)
@@ -317,9 +319,7 @@ def _with_head(stream: Any) -> tuple[_DerivedStream, bytes]:
     return _DerivedStream(chain([head], blocks)), head
 
 
-def _decompressed(
-    stream: io.RawIOBase, name: str, make: Callable[[], Any], step: int, most: tuple[int, ...]
-) -> Iterator[bytes]:
+def _decompressed(stream: io.RawIOBase, name: str, make: Callable[[], Any], step: int) -> Iterator[bytes]:
     """The decompressed bytes; the file may consist of several compressed parts, with padding behind each."""
     decoder: Any = None
     data = b""
@@ -329,7 +329,7 @@ def _decompressed(
                 if not (data := data.lstrip(b"\0")):
                     continue
                 decoder = make()
-            yield decoder.decompress(data, *most)
+            yield decoder.decompress(data, *([_PART] if hasattr(decoder, "needs_input") else []))
             data = decoder.unused_data if decoder.eof else b""
             decoder = None if decoder.eof else decoder
         if decoder:
