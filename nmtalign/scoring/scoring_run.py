@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
@@ -306,7 +307,8 @@ def without_unknown_words(models: Sequence[KnownWords], source: Lines, reference
     known = np.ones(len(source), dtype=np.bool_)
     for of_source, of_target in models:
         for (tokenizer, vocabulary), lines in ((of_source, source), *((of_target, lines) for lines in references)):
-            known &= [all(token in vocabulary for token in tokenizer.tokenize(line)) for line in lines]
+            tokens = (vocabulary.known_tokens(line, tokenizer.tokenize) for line in lines)
+            known &= [all(map(vocabulary.__contains__, line)) for line in tokens]
     return known
 
 
@@ -317,7 +319,8 @@ def unknown_rates(
 
     def share(side: int, texts: Sequence[Lines]) -> float:
         tokenizer, vocabulary = model[side]
-        words = [word for lines in texts for line in lines for word in tokenizer.tokenize(line) if is_word(word)]
+        tokens = (vocabulary.known_tokens(line, tokenizer.tokenize) for lines in texts for line in lines)
+        words = list(filter(is_word, chain.from_iterable(tokens)))
         return sum(word not in vocabulary for word in words) / max(1, len(words))
 
     translations = {name: share(1, [lines]) for name, lines in systems.items()}
