@@ -2,19 +2,19 @@
 
 import difflib
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import regex
 
 from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
+from nmtalign.text.tokenizer import UNSPACED
 
 CHRF = "chrF2"
-# Blanks and after them a word, one ideograph or kana (they are written without spaces), or one mark.
-_UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_PIECE = re.compile(rf"\s*(?:[{_UNSPACED}]|[^\W{_UNSPACED}]+|\S|$)")
+# Blanks and after them one letter of a script without spaces, a word with the marks of its letters, or one mark.
+_PIECE = regex.compile(rf"\s*(?:(?=[{UNSPACED}])\X\p{{M}}*|[^\W{UNSPACED}]+|\X|$)")
 
 
 @dataclass(frozen=True)
