@@ -413,6 +413,13 @@ def test_an_empty_mark_does_not_touch_a_word_from_which_a_sign_separated_it(text
     assert segment.without_placeholders().put_back(translation, [(place, place)]) == expected
 
 
+@pytest.mark.parametrize("words", [("red", "blue"), ("है", "नीला"), ("cafe\u0301", "bleu"), ("3", "4")])
+def test_words_on_both_sides_of_an_empty_mark_stay_two_words(words):
+    (segment,) = segments(f"a {'<img>'.join(words)}", "html")
+    assert segment.text == f"a {' '.join(words)}"
+    assert segment.put_back(segment.text, segment.spans()) == f"a {'<img> '.join(words)}"
+
+
 @pytest.mark.parametrize("line", ['- "The fox."', "- (fox) Sees.", "♪ “The fox” ♪", "♪ The fox. ♪"])
 def test_one_blank_separates_a_dash_or_a_note_from_the_text(line):
     (segment,) = segments(f"1\n00:00:01,000 --> 00:00:02,000\n{line}\n", "srt")
