@@ -256,12 +256,10 @@ def read_segment_scores(
 def _numbers(path: Path, aligned: Text) -> list[float]:
     text = read_text(path)
     check_aligned([aligned, text])
-    scores = []
-    for number, line in enumerate(text.lines, 1):
-        value = float(line) if _NUMBER.fullmatch(line) else math.nan
-        if not math.isfinite(value):
+    scores = [float(line) if _NUMBER.fullmatch(line) else math.nan for line in text.lines]
+    for number, (score, line) in enumerate(zip(scores, text.lines, strict=True), 1):
+        if not math.isfinite(score):
             raise InputError(f"{text.name}: line {number}: {line[:40]!r} is not a number; give one number per line")
-        scores.append(value)
     return scores
 
 
