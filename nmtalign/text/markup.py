@@ -86,8 +86,8 @@ _EMPTY = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|s
 _RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they contain no tags
 # Not translated.
 _VERBATIM = re.compile(rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|svg|math|object|(?:\w+:)?(?:ph|it|bpt|ept)")
-_BESIDE_LINK = re.compile(
-    rf"(?<={_LETTER})(?:</a\s*><[a-z][^<>]*>|</[a-z]\w*\s*><a\s[^<>]*>)(?={_LETTER})", re.IGNORECASE
+_BESIDE_LINK = regex.compile(
+    rf"(?<={_LETTER})(?:</a\s*><[a-z][^<>]*>|</[a-z]\w*\s*><a\s[^<>]*>)(?={_LETTER})", regex.IGNORECASE
 )
 _YES = re.compile(r"\stranslate\s*=\s*[\"']?yes", re.IGNORECASE)
 _NESTED = 3  # elements that are translated inside others that are not

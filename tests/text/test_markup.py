@@ -318,6 +318,7 @@ def test_only_placeholders_are_not_translated():
         ("<ul><li translate=no>a fox<li>a boat</ul>the fox", ["a boat", "the fox"]),
         ("<nav><a href=a>the fox</a><a href=b>A boat</a><b>the</b></nav>", ["the fox", "A boat", "the"]),
         ("<p><a href=a>the</a><a href=b></a> boat <a>狐</a><a href=c>狸</a>", ["the boat 狐狸"]),
+        ("<p><a href=a>बारे में</a><a href=b>सेवा</a>", ["बारे में", "सेवा"]),
         (
             "<body translate=no>fox <p translate=yes>a <b translate=no>x <i translate=yes>boat</i> x</b> in</p> x <br>"
             "<!-- <p translate=yes>fox --><p translate='YES'>the fox<p>fox</body>",
