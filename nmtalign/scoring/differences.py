@@ -2,19 +2,20 @@
 
 import difflib
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import regex
 
 from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
+from nmtalign.text.tokenizer import UNSPACED
 
 CHRF = "chrF2"
-# Blanks and after them a word, one ideograph or kana (they are written without spaces), or one mark.
-_UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_PIECE = re.compile(rf"\s*(?:[{_UNSPACED}]|[^\W{_UNSPACED}]+|\S|$)")
+# Blanks and after them one letter of a script without spaces, a word with the marks of its letters, or one mark. The
+# blanks at the end of a line are a piece, too.
+_PIECE = regex.compile(rf"\s*(?:(?=[{UNSPACED}])\X\p{{M}}*|[^\W{UNSPACED}]+|\X)")
 
 
 @dataclass(frozen=True)
@@ -83,17 +84,12 @@ def split_segments(
     first: str, second: str, references: Sequence[str]
 ) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
     """The segments of both lines: words that they share in the same order, and words of only one line."""
-    known = {piece.strip() for line in references for piece in _pieces(line)}
-    pieces = _pieces(first), _pieces(second)
+    known = {piece.strip() for line in references for piece in _PIECE.findall(line)}
+    pieces = _PIECE.findall(first), _PIECE.findall(second)
     words = [[piece.strip() for piece in line] for line in pieces]
     matches = difflib.SequenceMatcher(None, words[0], words[1], autojunk=False).get_matching_blocks()
     shared = [{match[side] + i for match in matches for i in range(match.size)} for side in (0, 1)]
     return _joined(pieces[0], shared[0], known), _joined(pieces[1], shared[1], known)
-
-
-def _pieces(line: str) -> list[str]:
-    """The words of a line, each with the blanks before it; the last piece may be only blanks."""
-    return [piece for piece in _PIECE.findall(line) if piece]
 
 
 def _joined(pieces: Sequence[str], same: set[int], known: set[str]) -> tuple[Segment, ...]:

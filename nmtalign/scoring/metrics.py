@@ -76,7 +76,7 @@ class MetricOptions:
         if "all" in names:
             # Moses finds no words where there are no spaces.
             usual = settings.tokenize == "none" or (bool(language) and not has_no_spaces(language))
-            names = [name for name in METRICS if name != MULTI_BLEU or usual]
+            names = [*filter("all".__ne__, names), *(name for name in METRICS if name != MULTI_BLEU or usual)]
         return cls(tuple(names), settings.lowercase, settings.tokenize or cls.tokenize, language)
 
 

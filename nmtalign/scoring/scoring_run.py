@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
@@ -215,8 +216,7 @@ def translation_of(
 
 def read_text(path: Path) -> Text:
     """Reads a text or .gz file, or stdin for `-`; raises InputError if it is missing, not UTF-8 or has no line."""
-    lines = list(read_lines(path))
-    if not lines:
+    if not (lines := list(read_lines(path))):
         raise InputError(f"{shown(path)}: is empty; nothing to score")
     return Text(shown(path), lines)
 
@@ -256,12 +256,10 @@ def read_segment_scores(
 def _numbers(path: Path, aligned: Text) -> list[float]:
     text = read_text(path)
     check_aligned([aligned, text])
-    scores = []
-    for number, line in enumerate(text.lines, 1):
-        value = float(line) if _NUMBER.fullmatch(line) else math.nan
-        if not math.isfinite(value):
+    scores = [float(line) if _NUMBER.fullmatch(line) else math.nan for line in text.lines]
+    for number, (score, line) in enumerate(zip(scores, text.lines, strict=True), 1):
+        if not math.isfinite(score):
             raise InputError(f"{text.name}: line {number}: {line[:40]!r} is not a number; give one number per line")
-        scores.append(value)
     return scores
 
 
@@ -306,7 +304,8 @@ def without_unknown_words(models: Sequence[KnownWords], source: Lines, reference
     known = np.ones(len(source), dtype=np.bool_)
     for of_source, of_target in models:
         for (tokenizer, vocabulary), lines in ((of_source, source), *((of_target, lines) for lines in references)):
-            known &= [all(token in vocabulary for token in tokenizer.tokenize(line)) for line in lines]
+            tokens = (vocabulary.known_tokens(line, tokenizer.tokenize) for line in lines)
+            known &= [all(map(vocabulary.__contains__, line)) for line in tokens]
     return known
 
 
@@ -317,7 +316,8 @@ def unknown_rates(
 
     def share(side: int, texts: Sequence[Lines]) -> float:
         tokenizer, vocabulary = model[side]
-        words = [word for lines in texts for line in lines for word in tokenizer.tokenize(line) if is_word(word)]
+        tokens = (vocabulary.known_tokens(line, tokenizer.tokenize) for lines in texts for line in lines)
+        words = list(filter(is_word, chain.from_iterable(tokens)))
         return sum(word not in vocabulary for word in words) / max(1, len(words))
 
     translations = {name: share(1, [lines]) for name, lines in systems.items()}

@@ -14,6 +14,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
+import regex
+
 from nmtalign.errors import UsageError
 from nmtalign.text.lines import shown
 from nmtalign.text.tokenizer import (
@@ -230,20 +232,20 @@ _COMMON, _TIMES = 0.12, 4
 _MORE_KNOWN = 0.5  # share of words that only the other side knows; it is enough even if none of them is frequent
 _BYTE = 3.5  # minus the log-probability of a byte in a language that nobody knows; in an unknown word it is 1 more
 
-# What another program leaves in a text: a pattern, and the share of the lines that must have it.
+# What another program leaves in a text: a pattern (\w of `regex` also means marks), and the least share of the lines.
 SPACED_MARKS = "spaces before punctuation"
 _ESCAPES, _TAGS = "escapes of Moses or XML", "HTML tags"
 _TRACES = {
-    _ESCAPES: (re.compile(r"&(?:[A-Za-z]{2,8}|#[0-9]{1,5}|#x[0-9A-Fa-f]{1,5});|(?<=\w\s)@[-/]@(?=\s\w)"), 0.03),
+    _ESCAPES: (regex.compile(r"&(?:[A-Za-z]{2,8}|#[0-9]{1,5}|#x[0-9A-Fa-f]{1,5});|(?<=\w\s)@[-/]@(?=\s\w)"), 0.03),
     "pieces of words": (
-        re.compile(r"\w{1,20}@@(?=\s|$)|(?<!\S)▁\w{0,20}|\w{0,20}￭\w{0,20}|(?<=\w\s)##[^\W_]{1,20}"),
+        regex.compile(r"\w{1,20}@@(?=\s|$)|(?<!\S)▁\w{0,20}|\w{0,20}￭\w{0,20}|(?<=\w\s)##[^\W_]{1,20}"),
         0.03,
     ),
     _TAGS: (re.compile(r"</?(?:[abiup]|br|div|span|em|strong|li|img)\b[^<>]*>"), 0.05),
 }
 _IN_VOCABULARY = frozenset(("apos", "quot", "&apos;", "&quot;", "@", "@@", "@-@"))
 # French writes spaces before ? ! : ; but no language does before these marks.
-_SPACED, _JOINED = re.compile(r"(?<=\w)\s[.,。，、](?=\s|$)"), re.compile(r"\w[.,。，、](?=\s|$)")
+_SPACED, _JOINED = regex.compile(r"(?<=\w)\s[.,。，、](?=\s|$)"), regex.compile(r"\w[.,。，、](?=\s|$)")
 _FEWEST, _FEWEST_SPACED = 3, 5  # lines
 
 Traces = Mapping[str, str]  # the name of each trace: the name with examples, such as "escapes (&apos;)"

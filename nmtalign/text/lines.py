@@ -149,7 +149,8 @@ def bounded_lines(stream: BinaryIO, path: Path, head: bytes = b"") -> Iterator[b
                 f"{shown(path)}: line 1: UTF-16 without a byte order mark; convert the file to UTF-8: "
                 f"iconv -f {encoding} -t UTF-8"
             )
-        yield raw if number > 1 else raw.removeprefix(BOM)
+        if line := raw if number > 1 else raw.removeprefix(BOM):  # a file with only the mark has no line
+            yield line
         head, number = b"", number + 1
 
 

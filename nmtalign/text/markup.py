@@ -58,6 +58,7 @@ _UNIT = regex.compile(
     r"\p{M}*",
     regex.IGNORECASE,
 )
+_OF_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]")  # what isalnum() knows, and the marks of letters
 _CHUNK = re.compile(rf".{{1,2000}}(?:(?<=[{SENTENCE_ENDS}])\s+|\Z)|.{{1,2000}}\s|.{{1,2000}}", re.DOTALL)
 _IN_WORDS = str.maketrans("", "", "\u00ad\u2060")  # soft hyphens and word joiners, which no translation needs
 _SOFT = "\ue000"  # before the end of a line inside a cue
@@ -85,8 +86,8 @@ _EMPTY = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|s
 _RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they contain no tags
 # Not translated.
 _VERBATIM = re.compile(rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|svg|math|object|(?:\w+:)?(?:ph|it|bpt|ept)")
-_BESIDE_LINK = re.compile(
-    rf"(?<={_LETTER})(?:</a\s*><[a-z][^<>]*>|</[a-z]\w*\s*><a\s[^<>]*>)(?={_LETTER})", re.IGNORECASE
+_BESIDE_LINK = regex.compile(
+    rf"(?<={_LETTER})(?:</a\s*><[a-z][^<>]*>|</[a-z]\w*\s*><a\s[^<>]*>)(?={_LETTER})", regex.IGNORECASE
 )
 _YES = re.compile(r"\stranslate\s*=\s*[\"']?yes", re.IGNORECASE)
 _NESTED = 3  # elements that are translated inside others that are not
@@ -236,7 +237,7 @@ class MarkedText:
             if last is not None:
                 last.after = words[0]
             is_apart = last is not None and last.opening[:4].lower() != "<wbr"
-            touches = is_apart and self.text[-1:].isalnum() and words[0].isalnum()
+            touches = is_apart and _OF_WORD.match(self.text[-1:]) and words[0].isalnum()
             spaced = self._spaced and not (last is not None and words[0] in _CLOSING)
             self._head = self._blanks if self._head is None else self._head
             self.text += (" " if self.text and (spaced or touches) else "") + words
@@ -264,12 +265,12 @@ def _spaced(marks: Sequence[tuple[Mark, str]], between: str, left: str, right: s
     if any(mark.line for mark, _ in marks):
         return done
     if left and right:
-        blank = " " if before.isspace() else "" if before.isalnum() or after.isspace() else between
+        blank = " " if before.isspace() else "" if _OF_WORD.match(before) or after.isspace() else between
         end = " " if after.isspace() and right.isalnum() else between
         return blank + done + ("" if blank and after.isalnum() else end)
     # A sign that stood beside the marks, and does not any more, leaves a blank.
     own, beside, edge = (before, left, done[0]) if left else (after, right, done[-1])
-    blank = " " if own and own != beside and not own.isalnum() and not edge.isspace() else ""
+    blank = " " if own and own != beside and not _OF_WORD.match(own) and not edge.isspace() else ""
     return blank + done if left else done + blank
 
 

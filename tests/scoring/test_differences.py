@@ -78,6 +78,19 @@ def test_ideographs_are_compared_one_by_one():
     assert first == (Segment("我喜欢", "same", True), Segment("猫", "only", False))
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        ("यह किताब है", "यह कितनी है", "यह है"),  # the vowel signs are not the ends of words
+        ("l'e\u0301te\u0301", "l'e\u0301tait", "l'"),
+        ("ที่ใช้", "ที่ช้", "ที่ช้"),
+    ],
+)
+def test_marks_belong_to_their_letters(first, second, shared):
+    for segments in split_segments(first, second, []):
+        assert "".join(segment.text for segment in segments if segment.kind == "same") == shared
+
+
 @given(PIECES, PIECES, PIECES)
 def test_segments_joined_are_the_lines_and_what_is_shared_is_shared_by_both(first, second, reference):
     lines = "".join(first), "".join(second)

@@ -39,6 +39,13 @@ def test_text_is_tokenised_as_the_folder_says(folder):
     assert without_unknowns(folder, ["the cat's."], [["le chat"]]).tolist() == [True]
 
 
+def test_text_is_composed_as_a_model_reads_it(folder):
+    Vocabulary(["</s>", "<unk>", "le", "chat", "r\u00eave"]).save(folder / "target.vocabulary.txt")
+    decomposed, words = "le chat re\u0302ve", read_words(folder)
+    assert without_unknown_words([words], ["the cat"], [[decomposed]]).tolist() == [True]
+    assert unknown_rates(words, ["the cat"], [[decomposed]], {"a": [decomposed]}) == UnknownRates(0, 0, {"a": 0})
+
+
 def test_the_path_of_the_corpus_file_names_its_folder(folder):
     (folder / "corpus.h5").write_bytes(b"")
     assert len(read_words(folder / "corpus.h5")[0][1]) == 5

@@ -145,6 +145,8 @@ def test_one_line_for_a_stream(folder, lines, message, notes):
         ("the <b class='x'>dog</b> sleeps", ["HTML tags"]),
         ("The dog , which sleeps , dreams .", ["spaces before punctuation"]),
         ("我 喜欢 你 。", ["spaces before punctuation"]),
+        ("ते घर आहे .", ["spaces before punctuation"]),
+        ("ते@@ घर आहे", ["pieces of words"]),
         ("&quot; Oui &quot; , dit-il .", ["escapes of Moses or XML", "spaces before punctuation"]),
         ("« Où est-il ? » : c'est vrai ! Oui, Mr. X ; voilà.", []),
         ("C++ costs 3.50 @ AT&T; R&D, a|b, x@y.z, <3, # 2 ## Title, .NET ... and", []),

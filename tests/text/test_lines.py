@@ -35,6 +35,7 @@ def write(path: Path, content: bytes) -> Path:
     ("content", "lines"),
     [
         (b"", []),
+        (b"\xef\xbb\xbf", []),
         (b"\n", [""]),
         (b"one\ntwo\n", ["one", "two"]),
         (b"one\ntwo", ["one", "two"]),

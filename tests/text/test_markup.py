@@ -318,6 +318,7 @@ def test_only_placeholders_are_not_translated():
         ("<ul><li translate=no>a fox<li>a boat</ul>the fox", ["a boat", "the fox"]),
         ("<nav><a href=a>the fox</a><a href=b>A boat</a><b>the</b></nav>", ["the fox", "A boat", "the"]),
         ("<p><a href=a>the</a><a href=b></a> boat <a>狐</a><a href=c>狸</a>", ["the boat 狐狸"]),
+        ("<p><a href=a>बारे में</a><a href=b>सेवा</a>", ["बारे में", "सेवा"]),
         (
             "<body translate=no>fox <p translate=yes>a <b translate=no>x <i translate=yes>boat</i> x</b> in</p> x <br>"
             "<!-- <p translate=yes>fox --><p translate='YES'>the fox<p>fox</body>",
@@ -411,6 +412,13 @@ def test_an_empty_mark_keeps_the_blanks_around_it():
 def test_an_empty_mark_does_not_touch_a_word_from_which_a_sign_separated_it(text, translation, place, expected):
     (segment,) = segments(text, "html")
     assert segment.without_placeholders().put_back(translation, [(place, place)]) == expected
+
+
+@pytest.mark.parametrize("words", [("red", "blue"), ("है", "नीला"), ("cafe\u0301", "bleu"), ("3", "4")])
+def test_words_on_both_sides_of_an_empty_mark_stay_two_words(words):
+    (segment,) = segments(f"a {'<img>'.join(words)}", "html")
+    assert segment.text == f"a {' '.join(words)}"
+    assert segment.put_back(segment.text, segment.spans()) == f"a {'<img> '.join(words)}"
 
 
 @pytest.mark.parametrize("line", ['- "The fox."', "- (fox) Sees.", "♪ “The fox” ♪", "♪ The fox. ♪"])
