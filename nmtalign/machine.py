@@ -28,14 +28,14 @@ _LEAST_FREE = 2.0  # GB of memory and of the disk
 _PACKAGES = ("torch", "numpy", "h5py", "sentencepiece", "sacremoses", "sacrebleu", "safetensors")
 
 
-def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str, Any]:
+def describe_machine(root: Path = Path("/")) -> dict[str, Any]:
     """Facts about the machine: processor, memory, disk, devices, precision, versions.
 
     "problems" is a list with the keys "problem" and "fix"; a problem with which nmtalign cannot run has "unusable". The
-    disk is that of `folder`. The system's files are read below `root`.
+    disk is that of the current folder. The system's files are read below `root`.
     """
     named = cpu_facts(root).get("model name") or cpu_facts(root).get("Model")
-    disk, versions = psutil.disk_usage(str(folder)), dict.fromkeys(_PACKAGES, "missing")
+    disk, versions = psutil.disk_usage("."), dict.fromkeys(_PACKAGES, "missing")
     versions |= {name: found.version for name in _PACKAGES for found in metadata.distributions(name=name)}
     facts: dict[str, Any] = {
         "processor": {
@@ -44,7 +44,7 @@ def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str,
         },
         "cores": {"usable": usable_cores(root), "present": psutil.cpu_count() or 1},
         "memory": _memory(root),
-        "disk": {"folder": str(folder.resolve())}
+        "disk": {"folder": str(Path.cwd())}
         | {f"{part}_gb": round(getattr(disk, part) / _GB, 1) for part in ("free", "total")},
         "versions": {"nmtalign": __version__, "Python": platform.python_version()} | versions,
     }

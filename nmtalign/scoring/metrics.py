@@ -134,10 +134,8 @@ class Statistics:
         return cls(name, f"{name}|scores:given|mean:sentences|nmtalign:{__version__}", rows, None)
 
     def score(self, subset: NDArray[Any] | None = None) -> float:
-        """The corpus score of all, or of a subset: a mask, or indices. Raises InputError if it is empty."""
+        """The corpus score of all, or of a subset that is not empty: a mask, or indices."""
         places = np.arange(len(self.rows)) if subset is None else np.arange(len(self.rows))[subset]
-        if not len(places):
-            raise InputError("no sentence to score")
         if self.lines:
             hypotheses, *references = ([lines[i] for i in places.tolist()] for lines in self.lines)
             return float(self.metric.corpus_score(hypotheses, references).score)
