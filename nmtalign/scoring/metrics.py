@@ -55,9 +55,6 @@ class MetricOptions:
     language: str = ""  # of the translations: multi-bleu uses its Moses tokeniser, TER splits Han characters
 
     def __post_init__(self) -> None:
-        if not self.metrics:
-            raise SettingError(f"give one or more of {','.join(METRICS)}", metrics="")
-        object.__setattr__(self, "metrics", tuple(dict.fromkeys(self.metrics)))  # a name given twice is one metric
         chosen = [("metrics", name, METRICS) for name in self.metrics] + [("tokenize", self.tokenize, TOKENIZE)]
         for setting, value, known in chosen:
             if value not in known:
