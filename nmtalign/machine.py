@@ -34,13 +34,14 @@ def describe_machine(root: Path = Path("/")) -> dict[str, Any]:
     "problems" is a list with the keys "problem" and "fix"; a problem with which nmtalign cannot run has "unusable". The
     disk is that of the current folder. The system's files are read below `root`.
     """
-    named = cpu_facts(root).get("model name") or cpu_facts(root).get("Model")
+    cpu = cpu_facts(root)
+    flags = {flag for name in ("flags", "Features") for flag in cpu.get(name, "").split()}
     disk, versions = psutil.disk_usage("."), dict.fromkeys(_PACKAGES, "missing")
     versions |= {name: found.version for name in _PACKAGES for found in metadata.distributions(name=name)}
     facts: dict[str, Any] = {
         "processor": {
-            "name": named or platform.processor() or platform.machine(),
-            "instructions": instructions(root),
+            "name": cpu.get("model name") or cpu.get("Model") or platform.processor() or platform.machine(),
+            "instructions": ", ".join(name for name, names in _INSTRUCTIONS.items() if flags & names),
         },
         "cores": {"usable": usable_cores(root), "present": psutil.cpu_count() or 1},
         "memory": _memory(root),
@@ -109,13 +110,6 @@ def _pytorch_problems(torch: Any, facts: Mapping[str, Any]) -> Iterator[dict[str
         yield _problem(f"{min(names)} limits PyTorch to {threads} of {usable} cores", "unset it, or give --threads")
     elif threads > usable:
         yield _problem(f"PyTorch uses {threads} threads on {usable} usable cores", f"give --threads {usable}")
-
-
-def instructions(root: Path = Path("/")) -> str:
-    """The instructions that the system reports."""
-    facts = cpu_facts(root)
-    flags = {flag for name in ("flags", "Features") for flag in facts.get(name, "").split()}
-    return ", ".join(name for name, names in _INSTRUCTIONS.items() if flags & names)
 
 
 def _memory(root: Path) -> dict[str, float]:
