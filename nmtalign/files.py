@@ -292,10 +292,12 @@ class PartialFile:
             self.stream.truncate(size)
             self.stream.seek(size)
 
-    def set_aside(self) -> None:
-        """Renames FILE.partial to FILE.partial.old and opens an empty FILE.partial."""
-        self.rename(self.old)
-        self.open()
+    def set_aside(self, notify: Callable[[str], object]) -> None:
+        """Renames FILE.partial, unless it is empty, to FILE.partial.old, says so, and opens an empty one."""
+        if not self.is_empty():
+            self.rename(self.old)
+            self.open()
+            notify(f"{self.partial} existed; renamed to {self.old}; --resume would have continued it")
 
     def rename(self, path: Path) -> None:
         """Waits until the disk has FILE.partial, renames it and closes it."""

@@ -28,23 +28,24 @@ _LEAST_FREE = 2.0  # GB of memory and of the disk
 _PACKAGES = ("torch", "numpy", "h5py", "sentencepiece", "sacremoses", "sacrebleu", "safetensors")
 
 
-def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str, Any]:
+def describe_machine(root: Path = Path("/")) -> dict[str, Any]:
     """Facts about the machine: processor, memory, disk, devices, precision, versions.
 
     "problems" is a list with the keys "problem" and "fix"; a problem with which nmtalign cannot run has "unusable". The
-    disk is that of `folder`. The system's files are read below `root`.
+    disk is that of the current folder. The system's files are read below `root`.
     """
-    named = cpu_facts(root).get("model name") or cpu_facts(root).get("Model")
-    disk, versions = psutil.disk_usage(str(folder)), dict.fromkeys(_PACKAGES, "missing")
+    cpu = cpu_facts(root)
+    flags = {flag for name in ("flags", "Features") for flag in cpu.get(name, "").split()}
+    disk, versions = psutil.disk_usage("."), dict.fromkeys(_PACKAGES, "missing")
     versions |= {name: found.version for name in _PACKAGES for found in metadata.distributions(name=name)}
     facts: dict[str, Any] = {
         "processor": {
-            "name": named or platform.processor() or platform.machine(),
-            "instructions": instructions(root),
+            "name": cpu.get("model name") or cpu.get("Model") or platform.processor() or platform.machine(),
+            "instructions": ", ".join(name for name, names in _INSTRUCTIONS.items() if flags & names),
         },
         "cores": {"usable": usable_cores(root), "present": psutil.cpu_count() or 1},
         "memory": _memory(root),
-        "disk": {"folder": str(folder.resolve())}
+        "disk": {"folder": str(Path.cwd())}
         | {f"{part}_gb": round(getattr(disk, part) / _GB, 1) for part in ("free", "total")},
         "versions": {"nmtalign": __version__, "Python": platform.python_version()} | versions,
     }
@@ -109,13 +110,6 @@ def _pytorch_problems(torch: Any, facts: Mapping[str, Any]) -> Iterator[dict[str
         yield _problem(f"{min(names)} limits PyTorch to {threads} of {usable} cores", "unset it, or give --threads")
     elif threads > usable:
         yield _problem(f"PyTorch uses {threads} threads on {usable} usable cores", f"give --threads {usable}")
-
-
-def instructions(root: Path = Path("/")) -> str:
-    """The instructions that the system reports."""
-    facts = cpu_facts(root)
-    flags = {flag for name in ("flags", "Features") for flag in facts.get(name, "").split()}
-    return ", ".join(name for name, names in _INSTRUCTIONS.items() if flags & names)
 
 
 def _memory(root: Path) -> dict[str, float]:

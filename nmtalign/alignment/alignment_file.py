@@ -412,10 +412,9 @@ class AlignmentWriter:
 
     def _begin(self) -> None:
         """Resumes from what exists, or starts a new file."""
-        if not self._journal.is_empty() and not self._resume:
-            self._journal.set_aside()
-            self._notify(f"{self.partial} existed; renamed to {self._journal.old}; --resume would have continued it")
-        if self._resume and not self._journal.is_empty():
+        if not self._resume:
+            self._journal.set_aside(self._notify)
+        if not self._journal.is_empty():
             self._continue()
         elif not (self._resume and self.path.exists() and self._takes_complete()):
             self._start()

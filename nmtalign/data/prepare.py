@@ -282,8 +282,6 @@ def _train_pieces(paths: Sequence[Path], name: str, kind: str, size: int, any_si
             yield from _PARTS.findall(line) if len(line.encode()) > _LONGEST else (line,)
 
     characters = set(itertools.chain.from_iterable(sample()))
-    if not characters:
-        raise InputError(f"{name}: no text to learn subword pieces from")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(

@@ -43,7 +43,7 @@ Inline = str | Span | tuple[str | Span, ...]
 def spans(text: Inline) -> list[Span]:
     """The text as spans, with code in backquotes as separate spans; a single backquote is a normal character."""
     if isinstance(text, Span):
-        return [text]
+        return [text] if text.text else []
     if isinstance(text, tuple):
         return [span for part in text for span in spans(part)]
     parts = text.split("`")
@@ -172,7 +172,7 @@ def _line(text: Inline, colour: bool = False) -> str:
     for span in spans(text):
         words = printable(span.text).translate(_ON_ONE_LINE)
         before, after, code = _MARKS.get(span.style, ("", "", ""))
-        if code and words:
+        if code:
             words = f"{code}{words}\x1b[0m" if colour else f"{before}{words}{after}"
         parts.append(words)
     return "".join(parts)

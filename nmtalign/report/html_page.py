@@ -33,7 +33,7 @@ def _blocks(blocks: Sequence[doc.Block]) -> Iterator[str]:
     sections = 0
     for is_figure, group in groupby(blocks, lambda block: isinstance(block, doc.Figure)):
         if is_figure:
-            yield f'<div class="plots">{"".join(map(_figure, group))}</div>\n'  # type: ignore[arg-type]
+            yield f'<div class="plots">{"".join(map(_block, group))}</div>\n'
             continue
         for block in group:
             if isinstance(block, doc.Heading) and block.level == 2:
@@ -61,7 +61,11 @@ def _block(block: doc.Block) -> str:
         case doc.SentenceTexts():
             texts = "".join(map(_named, block.texts))
             return f'<article class="card"><h3>{_inline(block.title)}</h3><div class="texts">{texts}</div></article>\n'
-    return ""
+        case doc.Figure():
+            data, caption = base64.b64encode(block.svg.encode("utf-8", "replace")).decode("ascii"), _text(block.caption)
+            image = f'<img alt="{caption}" src="data:image/svg+xml;base64,{data}">'
+            below = f'<figcaption dir="auto">{caption}</figcaption>'
+            return f'<figure class="plot"><div class="scroll">{image}</div>{below}</figure>'
 
 
 def _table(table: doc.DataTable) -> str:
@@ -81,14 +85,6 @@ def _table(table: doc.DataTable) -> str:
     )
 
 
-def _figure(figure: doc.Figure) -> str:
-    data = base64.b64encode(figure.svg.encode("utf-8", "replace")).decode("ascii")
-    caption = _text(figure.caption)
-    image = f'<img alt="{caption}" src="data:image/svg+xml;base64,{data}">'
-    below = f'<figcaption dir="auto">{caption}</figcaption>'
-    return f'<figure class="plot"><div class="scroll">{image}</div>{below}</figure>'
-
-
 def _named(text: doc.NamedText) -> str:
     note = f' <span class="{"better" if text.better else "quiet"}">{_text(text.note)}</span>' if text.note else ""
     words = _inline(text.text) or '<span class="quiet">(empty)</span>'
@@ -96,7 +92,7 @@ def _named(text: doc.NamedText) -> str:
 
 
 def _inline(text: doc.Inline) -> str:
-    return "".join(_span(span) for span in doc.spans(text) if span.text)
+    return "".join(map(_span, doc.spans(text)))
 
 
 def _span(span: doc.Span) -> str:

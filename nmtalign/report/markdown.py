@@ -33,8 +33,6 @@ def _inline(text: doc.Inline) -> str:
 
 
 def _span(span: doc.Span) -> str:
-    if not span.text:
-        return ""
     line = doc.printable(re.sub(r"[\r\n]+", " ", span.text))
     if span.style == "code":
         # Between backquotes: one more than the longest run of backquotes in the text.

@@ -41,10 +41,9 @@ _HELD_OUT = 500  # sentences in dev and in test of a corpus that is not small
 def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, force: bool = False) -> int:
     """Write `pairs` training pairs, dev, test, gold links and `nmtalign.toml` into a folder, created if missing.
 
-    Returns the number of pairs in dev, which is that in test. Raises SettingError if `pairs` is less than 1. Raises
-    UsageError, and writes nothing, if a file in the folder has other content and `force` is not given.
+    Returns the number of pairs in dev, which is that in test. Raises UsageError, and writes nothing, if a file in the
+    folder has other content and `force` is not given.
     """
-    SampleConfig(pairs, seed)
     # A small corpus leaves out all held-out sentences although it writes only some of them to dev and test. Thus a
     # larger corpus of the same seed starts with the smaller one.
     seen, kept = set[int](), min(_HELD_OUT, max(1, pairs // 10))

@@ -61,8 +61,6 @@ def length_figure(report: Report) -> Any:
     if len(labels) <= 30:
         counts = [f"{size:,}" for size in sizes]
         strip.bar_label(bars, counts, fontsize=figures.SMALL - 0.5, padding=1, color="0.25")
-    if len(ends) == 1:
-        axes.text(0.5, 0.5, "no sentence to score", transform=axes.transAxes, ha="center", color=figures.GREY)
     axes.set_ylim(min(ends), 1.06 * max(ends) or 1.0)
     figures.plain_axes(axes)
     figures.plain_axes(strip)

@@ -55,9 +55,6 @@ class MetricOptions:
     language: str = ""  # of the translations: multi-bleu uses its Moses tokeniser, TER splits Han characters
 
     def __post_init__(self) -> None:
-        if not self.metrics:
-            raise SettingError(f"give one or more of {','.join(METRICS)}", metrics="")
-        object.__setattr__(self, "metrics", tuple(dict.fromkeys(self.metrics)))  # a name given twice is one metric
         chosen = [("metrics", name, METRICS) for name in self.metrics] + [("tokenize", self.tokenize, TOKENIZE)]
         for setting, value, known in chosen:
             if value not in known:
@@ -134,10 +131,8 @@ class Statistics:
         return cls(name, f"{name}|scores:given|mean:sentences|nmtalign:{__version__}", rows, None)
 
     def score(self, subset: NDArray[Any] | None = None) -> float:
-        """The corpus score of all, or of a subset: a mask, or indices. Raises InputError if it is empty."""
+        """The corpus score of all, or of a subset that is not empty: a mask, or indices."""
         places = np.arange(len(self.rows)) if subset is None else np.arange(len(self.rows))[subset]
-        if not len(places):
-            raise InputError("no sentence to score")
         if self.lines:
             hypotheses, *references = ([lines[i] for i in places.tolist()] for lines in self.lines)
             return float(self.metric.corpus_score(hypotheses, references).score)

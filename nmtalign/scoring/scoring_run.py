@@ -121,8 +121,6 @@ def run_scoring(
     models = {name: one for name, one in hypotheses.items() if isinstance(one, Path) and one.is_dir()}
     folders = [known] if known else [*models.values()]  # of the words that are known
     buckets = parse_buckets(settings.buckets)
-    if not hypotheses or not against:
-        raise InputError("no sentence to score")
     if source_text is None:
         _check_no_source(settings, bool(models))
     if settings.known_words and not folders:

@@ -128,8 +128,6 @@ class World:
 
     def reduce_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """Sums the gradients over the processes in one operation; a process without gradients adds zeros."""
-        if self._store is None:
-            return
         parts = [torch.zeros_like(w).view(-1) if w.grad is None else w.grad.reshape(-1) for w in parameters]
         total = sum(map(len, parts))
         if len(self._flat) != total:

@@ -375,9 +375,7 @@ class ResumableOutput(files.PartialFile):
             if record.get("source_sha256") != origin["source_sha256"]:  # a line that caused an error may be corrected
                 notify(f"{self.partial}: the input has changed; its first {counted(done, 'line')} must be as before")
             return done
-        if not self.is_empty():
-            self.set_aside()
-            notify(f"{self.partial} existed; renamed to {self.old}; --resume would have continued it")
+        self.set_aside(notify)
         with files.atomic_text(self._record, follow=False) as stream:
             json.dump(origin, stream)
         return 0

@@ -22,13 +22,14 @@ def describe_machine(device="cpu"):
     """Returns processor or GPU, threads, versions, revision and date: all that is needed to reproduce a figure."""
     import torch
 
+    from nmtalign import machine
     from nmtalign.core.numerics import has_fast_bf16
-    from nmtalign.machine import instructions
     from nmtalign.version import __version__
 
+    processor = machine.describe_machine()["processor"]
     described = {
-        "device": torch.cuda.get_device_name() if device == "cuda" else processor(),
-        "instructions": instructions(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else processor["name"],
+        "instructions": processor["instructions"],
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "bf16_fast": has_fast_bf16(torch.device(device)),
@@ -41,7 +42,7 @@ def describe_machine(device="cpu"):
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     if device == "cuda":
-        described["processor"] = processor()
+        described["processor"] = processor["name"]
     return described
 
 
@@ -53,13 +54,6 @@ def in_words(machine):
         f"load {machine['load']}), "
         f"torch {machine['torch']}, nmtalign {machine['nmtalign']} at {machine['revision']}, {machine['date']}"
     )
-
-
-def processor():
-    """The processor's name."""
-    from nmtalign.processor import cpu_facts
-
-    return cpu_facts().get("model name") or platform.processor() or platform.machine()
 
 
 def revision():

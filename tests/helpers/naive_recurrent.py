@@ -155,8 +155,7 @@ def cell_step(cell, x, state, context=None, direction=None):
     if not isinstance(cell, CudnnCell):
         raise TypeError(f"no equations for {type(cell).__name__}")
     sums = sums + of(cell.bias)
-    products = recurrent @ state
-    products = products + of(cell.recurrent_bias)
+    products = recurrent @ state + of(cell.recurrent_bias)
     r = sigmoid(sums[:n] + products[:n])
     z = sigmoid(sums[n : 2 * n] + products[n : 2 * n])
     candidate = torch.tanh(sums[2 * n :] + r * products[2 * n :])

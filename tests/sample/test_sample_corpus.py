@@ -6,7 +6,6 @@ import json
 import pytest
 from helpers.commands import run
 
-from nmtalign.errors import UsageError
 from nmtalign.files import folder_lock
 from nmtalign.sample import sample_corpus
 from nmtalign.sample.sample_corpus import configuration, write_sample
@@ -84,11 +83,6 @@ def test_a_small_corpus_is_seen_in_more_epochs(tmp_path, pairs, epochs):
     assert budget.epochs == epochs
     assert bool(budget.max_time) == (pairs < 10_000)
     assert loaded.preset(None) == "tiny"
-
-
-def test_no_pairs_are_a_mistake(tmp_path):
-    with pytest.raises(UsageError, match="pairs"):
-        write_sample(tmp_path, 0)
 
 
 def test_an_interruption_leaves_nothing(tmp_path, monkeypatch):

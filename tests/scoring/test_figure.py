@@ -51,11 +51,9 @@ def test_every_system_is_a_line_over_the_buckets_with_gaps_and_bands():
     assert [label.get_text() for label in strip.get_xticklabels()] == [*LABELS]
 
 
-def test_no_bands_for_many_systems_and_a_sentence_for_no_score():
+def test_no_bands_for_many_systems():
     many = report(*(system(str(number), [3, 2, 1, 1]) for number in range(7)))
     assert not length_figure(many).axes[0].collections
-    empty = length_figure(report(system("a", [None] * 4)))
-    assert [text.get_text() for text in empty.axes[0].texts] == ["no sentence to score"]
 
 
 def test_the_page_gets_an_svg_with_names_and_signature():
