@@ -87,8 +87,7 @@ def in_pieces(words: Sequence[str], side: Sentences, pieces: Pieces) -> tuple[li
         own = pieces.of[word]
         parts.append([numbers.setdefault(piece, len(numbers)) for piece in own])
         spellings += [Counter() for _ in range(len(numbers) - len(spellings))]
-        written = [word] if len(own) == 1 else lexical.pieces_of(word)
-        for place, spelling in zip(parts[-1], written, strict=True):
+        for place, spelling in zip(parts[-1], [word] if len(own) == 1 else lexical.pieces_of(word), strict=True):
             spellings[place][spelling] += count
     sizes = np.array([len(part) for part in parts] or [0], np.int64)
     firsts = np.cumsum(sizes) - sizes
