@@ -115,7 +115,7 @@ def _check_inside(links: frozenset[Link], where: str, pair: tuple[Any, Any], beg
 
 
 def _read(path: Path, corpus: Corpus, digest: Any) -> Iterator[tuple[str, frozenset[Link]]]:
-    """Yields the place and the links of each training pair of the corpus, and adds the text of all links to a digest."""
+    """Yields the place and the links of each training pair of the corpus; adds the text of all links to a digest."""
     train, index, number = corpus.splits["train"], 0, 0
     for number, raw in enumerate(raw_lines(path), 1):
         line, where = SCORES.sub("", strip_end(raw).decode(errors="replace")), f"{shown(path)}: line {number}"
