@@ -77,7 +77,8 @@ class SideReader:
     def _find_pieces(self, key: str) -> Sequence[str]:
         """The pieces of a word; behind a space it is inside a line without spaces, and they do not begin with "▁"."""
         word = key.removeprefix(" ")
-        pieces = cast(Subwords, self._subwords).tokenize(word) or [word]  # nothing is left of a control character
+        # Nothing is left of a control character.
+        pieces = self._vocabulary.known_tokens(word, cast(Subwords, self._subwords).tokenize) or [word]
         if word != key:
             first = pieces[0].removeprefix(WORD_START)
             pieces[:1] = [first] if first in self._vocabulary else list(first)

@@ -16,7 +16,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -43,17 +42,15 @@ _CLASSES = {"L": "a", "M": "a", "C": "a", "N": "0"}
 
 
 def pieces_of(word: str) -> list[str]:
-    """Splits what is between spaces into words, numbers and marks, in lower case: "L'été." gives l', été and "."."""
-    folded = word.casefold()
-    if folded.isalpha():
-        return [folded]
-    return [folded[found.start() : found.end()] for found in _PIECE.finditer("".join(map(_class_of, folded)))]
+    """Splits what is between spaces into words, numbers and marks: "L'été." gives L', été and "."."""
+    if word.isalpha():
+        return [word]
+    return [word[found.start() : found.end()] for found in _PIECE.finditer("".join(map(_class_of, word)))]
 
 
-def spelled(word: str, pieces: Sequence[str]) -> list[str]:
-    """Returns the pieces of a word (`pieces_of`) as it writes them; in lower case if that has another length."""
-    ends = list(accumulate(map(len, pieces), initial=0))
-    return [word[begin:end] for begin, end in pairwise(ends)] if ends[-1] == len(word) else list(pieces)
+def folded(piece: str) -> str:
+    """Returns what all spellings of a piece have in common: no upper case, and composed accents (NFC)."""
+    return unicodedata.normalize("NFC", piece.casefold())
 
 
 def _class_of(character: str) -> str:

@@ -320,7 +320,7 @@ def _converted(file: LinkFile, pairs: Sequence[counting.SplitPair], words: bool)
     """Returns a file, converted if it counts `words`; raises InputError for a link outside its pair."""
     found = []
     for number, pair in enumerate(pairs):
-        file.check_inside(number, *(side.word_count() if words else len(side.tokens) for side in pair))
+        file.check_inside(number, *(side.word_count if words else len(side.tokens) for side in pair))
         if words:
             sure, possible = (
                 frozenset(counting.token_links(links, pair)) for links in vars(file.pair(number)).values()

@@ -58,13 +58,14 @@ _BY_WORD = {
 
 
 class Pieces(Tokenizer):
-    """Words, numbers and marks without upper case; what is between spaces is one word if it `is_one` in lower case."""
+    """Words, numbers and marks, each `folded`; what is between spaces is one word if it `is_one`, folded."""
 
     kind = "pieces"
 
     def __init__(self, is_one: Callable[[str], bool]) -> None:
         self._split = SpacedWords().tokenize
-        self.of = TokenCache(lambda word: (word.casefold(),) if is_one(word.casefold()) else lexical.pieces_of(word))
+        fold, split = lexical.folded, lexical.pieces_of
+        self.of = TokenCache(lambda word: [fold(word)] if is_one(fold(word)) else map(fold, split(word)))
 
     def tokenize(self, line: str) -> list[str]:
         return [piece for word in self._split(line) for piece in self.of[word]]
@@ -86,7 +87,7 @@ def in_pieces(words: Sequence[str], side: Sentences, pieces: Pieces) -> tuple[li
         own = pieces.of[word]
         parts.append([numbers.setdefault(piece, len(numbers)) for piece in own])
         spellings += [Counter() for _ in range(len(numbers) - len(spellings))]
-        for place, spelling in zip(parts[-1], lexical.spelled(word, own), strict=True):
+        for place, spelling in zip(parts[-1], [word] if len(own) == 1 else lexical.pieces_of(word), strict=True):
             spellings[place][spelling] += count
     sizes = np.array([len(part) for part in parts] or [0], np.int64)
     firsts = np.cumsum(sizes) - sizes

@@ -11,7 +11,7 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 
 from nmtalign.errors import InputError
-from nmtalign.text.tokenizer import SpacedWords, is_word_or_number
+from nmtalign.text.tokenizer import JUNK, SpacedWords, is_word_or_number
 
 Links = Collection[tuple[int, int]]  # (source, target), from 0
 
@@ -24,28 +24,25 @@ _EQUAL_ENDS, _LATER = 0.3, 0.75
 
 
 class SplitLine(NamedTuple):
-    """The tokens of a line, and for each token the word between spaces that it belongs to, from 0."""
+    """The tokens of a line, and the words between spaces that consist of them."""
 
     tokens: Sequence[str]
-    words: Sequence[int]
+    words: Sequence[int]  # of each token, from 0
+    word_count: int  # with those that have no token, such as a no-break space
 
     @classmethod
     def of(cls, line: str, tokens: Sequence[str]) -> "SplitLine":
         """Finds the words of the tokens of a line; if the tokens are not all of its characters, each is one word."""
-        ends = list(accumulate(len("".join(word.split())) for word in SpacedWords().tokenize(line)))
+        ends = list(accumulate(len(JUNK.sub("", "".join(word.split()))) for word in SpacedWords().tokenize(line)))
         places = [0, *accumulate(map(len, tokens))]
         if not ends or places[-1] != ends[-1]:
-            return cls(tokens, range(len(tokens)))
-        return cls(tokens, [bisect_right(ends, place) for place in places[:-1]])
-
-    def word_count(self) -> int:
-        """Returns the number of words that have a token."""
-        return self.words[-1] + 1 if self.words else 0
+            return cls(tokens, range(len(tokens)), len(tokens))
+        return cls(tokens, [bisect_right(ends, place) for place in places[:-1]], len(ends))
 
     def tells(self) -> bool:
         """Returns whether the last token with a letter has a place that no word between spaces has."""
         last = max((place for place, token in enumerate(self.tokens) if is_word_or_number(token)), default=-1)
-        return last >= self.word_count()
+        return last >= self.word_count
 
 
 SplitPair = tuple[SplitLine, SplitLine]  # source and target
@@ -61,7 +58,7 @@ def counts_words(pairs: Iterable[tuple[Links, SplitPair]]) -> bool | None:
         for place, side in enumerate(pair):
             if links and side.tells():
                 telling += 1
-                beyond += max(link[place] for link in links) >= side.word_count()
+                beyond += max(link[place] for link in links) >= side.word_count
     if telling < _FEWEST or _NEVER * telling < beyond < _OFTEN * telling:
         return None
     return beyond <= _NEVER * telling

@@ -41,7 +41,7 @@ SPACES = ("", " ", "\u00a0", "\u202f")
 Counts = Counter[tuple[str, str, str]]  # role before the gap, role behind it, text of the gap
 
 CACHED = 1 << 17  # words whose tokens are kept, and different strings of these tokens
-_JUNK = re.compile(r"[\x00-\x08\x0e-\x1b]")  # sacremoses removes these from the middle of words
+JUNK = re.compile(r"[\x00-\x08\x0e-\x1b]")  # sacremoses removes these from the middle of words
 _SYMBOL = "☺"  # always a separate token
 _FULL_STOPS = (".", "'")  # after these endings the tokens of a word depend on the next word
 _END = "$"  # the context of the last word of a line
@@ -312,7 +312,7 @@ class MosesWords(Tokenizer):
         if not words:
             return []
         if "  " in line or not line.isprintable():
-            if _JUNK.search(line):
+            if JUNK.search(line):
                 return self._words.of_line(line)
             line = " ".join(words)
         if words[0][0] in ",'" or "' '" in line:
@@ -395,7 +395,7 @@ class _TokensOfWords(TokenCache):
         return self.of_line(f"x {word} {context or 'A'}")[1:-1]
 
     def of_line(self, line: str) -> list[str]:
-        tokens = self._with_marks(_JUNK.sub("", " ".join(line.split())), self.of_line)
+        tokens = self._with_marks(JUNK.sub("", " ".join(line.split())), self.of_line)
         return list(self.tokenizer.tokenize(line, escape=False)) if tokens is None else tokens
 
     def with_context(self, words: Sequence[str], following: Sequence[str]) -> list[str]:

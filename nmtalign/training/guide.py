@@ -84,14 +84,16 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
         words = corpus.source_vocabulary.words, corpus.target_vocabulary.words
         begins = np.array([*map(source.starts_word, words[0])]), np.array([*map(target.starts_word, words[1])])
     digest = hashlib.sha256()
-    pairs = _read(path, corpus, begins, digest)
+    pairs = _read(path, corpus, digest)
     head = list(islice(pairs, SAMPLE))
-    judged = ((links, _split_pair(corpus, index)) for index, links in enumerate(head))
+    judged = ((links, _split_pair(corpus, index)) for index, (_, links) in enumerate(head))
     convert = corpus.tokenizers.kind == MosesWords.kind and counts_words(judged)
     longest = int(max(train.source.lengths.max(), train.target.lengths.max()))
     kept = array("B" if longest <= 1 << 8 else "H" if longest <= 1 << 16 else "I")
     offsets = np.zeros(len(train) + 1, dtype=np.int64)
-    for index, links in enumerate(chain(head, pairs)):
+    for index, (where, links) in enumerate(chain(head, pairs)):
+        if not convert:  # a word between spaces may have no token, such as a no-break space
+            _check_inside(links, where, train.pair(index), begins)
         own = token_links(links, _split_pair(corpus, index)) if convert else links
         kept.extend(chain.from_iterable(own))
         offsets[index + 1] = len(own)
@@ -100,26 +102,28 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     return Guide(np.frombuffer(kept, kept.typecode).reshape(-1, 2), offsets, begins, digest.hexdigest(), note)
 
 
-def _read(path: Path, corpus: Corpus, begins: tuple[Begins, Begins], digest: Any) -> Iterator[frozenset[Link]]:
-    """Yields the links of each training pair in the order of the corpus, and adds the text of all links to a digest."""
+def _check_inside(links: frozenset[Link], where: str, pair: tuple[Any, Any], begins: tuple[Begins, Begins]) -> None:
+    """Raises InputError for a link outside its pair."""
+    # The first token of a sentence, which is not empty, always begins a word.
+    lengths = [len(ids) if own is None else 1 + int(own[ids[1:]].sum()) for ids, own in zip(pair, begins, strict=True)]
+    for i, j in links:
+        if i >= lengths[0] or j >= lengths[1]:
+            raise InputError(
+                f"{where}: {i}-{j} is outside the pair, which has {lengths[0]} source and {lengths[1]} target "
+                "words; count from 0 the words that `nmtalign align --pharaoh` counts, source first"
+            )
+
+
+def _read(path: Path, corpus: Corpus, digest: Any) -> Iterator[tuple[str, frozenset[Link]]]:
+    """Yields the place and the links of each training pair of the corpus; adds the text of all links to a digest."""
     train, index, number = corpus.splits["train"], 0, 0
     for number, raw in enumerate(raw_lines(path), 1):
         line, where = SCORES.sub("", strip_end(raw).decode(errors="replace")), f"{shown(path)}: line {number}"
         digest.update(f"{line}\n".encode())
         links = parse_links(line, where).possible
-        if index == len(train) or train.lines[index] != number - 1:
-            continue  # the corpus has no pair of this line
-        # The first token of a sentence, which is not empty, always begins a word.
-        sides = zip(train.pair(index), begins, strict=True)
-        lengths = [len(ids) if own is None else 1 + int(np.count_nonzero(own[ids[1:]])) for ids, own in sides]
-        for i, j in links:
-            if i >= lengths[0] or j >= lengths[1]:
-                raise InputError(
-                    f"{where}: {i}-{j} is outside the pair, which has {lengths[0]} source and {lengths[1]} target "
-                    "words; count from 0 the words that `nmtalign align --pharaoh` counts, source first"
-                )
-        yield links
-        index += 1
+        if index < len(train) and train.lines[index] == number - 1:  # else the corpus has no pair of this line
+            yield where, links
+            index += 1
     if number != train.text_lines:
         raise InputError(
             f"{shown(path)}: has {counted(number, 'line')}, but the training text of {corpus.folder} had "

@@ -130,8 +130,8 @@ def _chosen(file: AlignmentFile, numbers: Sequence[range], model: int) -> Iterat
     for span in numbers or [range(sys.maxsize)]:
         start, stop = file.place_of(span.start), file.place_of(span.stop)
         if start == stop and model == 0:
-            has = f"sentences {file[0].sentence_id} to {file[-1].sentence_id}" if len(file) else "no sentences"
-            raise UsageError(f"{file.path}: no sentence {span.start}; it has {has}, counted from 0")
+            has = f"sentences {file[0].sentence_id} to {file[-1].sentence_id}, counted from 0" if len(file) else "none"
+            raise UsageError(f"{file.path}: no sentence {span.start}; it has {has}")
         yield from ((record.sentence_id, model, record) for record in file.records(start, stop))
 
 

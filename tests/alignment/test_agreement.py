@@ -2,15 +2,24 @@
 
 import itertools
 import shutil
+import unicodedata
 from collections import Counter
 
 import numpy as np
 import pytest
 
 from nmtalign.alignment import word_aligner
-from nmtalign.alignment.agreement import ITERATIONS, LONGEST, MODEL_1, AgreeingModels, usable, word_probabilities
+from nmtalign.alignment.agreement import (
+    ITERATIONS,
+    LONGEST,
+    MODEL_1,
+    AgreeingModels,
+    Sentences,
+    usable,
+    word_probabilities,
+)
 from nmtalign.alignment.aligning import align, windows
-from nmtalign.alignment.lexical import LexicalModel, pieces_of, spelled
+from nmtalign.alignment.lexical import LexicalModel, folded, pieces_of
 from nmtalign.alignment.link_files import LinkFigures, count_links, read_links
 from nmtalign.alignment.linking import read_sides, write_table
 from nmtalign.alignment.links import format_scored
@@ -238,9 +247,11 @@ PIECES = {
 
 @pytest.mark.parametrize(("word", "pieces"), PIECES.items())
 def test_words_are_split_into_pieces_that_contain_all_of_them(word, pieces):
-    assert pieces_of(word) == pieces
     assert "".join(pieces) == word.casefold()
-    assert Pieces(lambda word: True).of[word] == (word.casefold(),)
+    for form in ("NFC", "NFD"):  # composed and decomposed accents are the same
+        written = unicodedata.normalize(form, word)
+        assert Pieces(lambda word: False).of[written] == tuple(pieces)
+        assert Pieces(lambda word: True).of[written] == (word.casefold(),)
 
 
 def test_a_strangers_file_in_which_no_word_occurs_aligns_without_a_warning(aligner, tmp_path):
@@ -328,7 +339,10 @@ def test_a_word_has_few_translations_of_some_probability(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("word", "spellings"), [("L'Été.", ["L'", "Été", "."]), ("NASA", ["NASA"]), ("Straße", ["strasse"]), ("3", ["3"])]
+    ("word", "spellings"), [("L'Été.", ["L'", "Été", "."]), ("NASA", ["NASA"]), ("Straße", ["Straße"]), ("3", ["3"])]
 )
 def test_pieces_are_spelled_as_in_the_word(word, spellings):
-    assert spelled(word, pieces_of(word)) == spellings
+    assert pieces_of(word) == spellings
+    found, pieces, _ = in_pieces([word], Sentences(np.zeros(2, np.int32), np.array([0, 2])), Pieces(lambda word: False))
+    assert found == [Counter({spelling: 2}) for spelling in spellings]
+    assert pieces == [folded(spelling) for spelling in spellings]

@@ -1,6 +1,7 @@
 """Forced decoding of sentence pairs: readings, order, padding, batches, empty sides, pieces merged to words."""
 
 import os
+import unicodedata
 from dataclasses import replace
 from pathlib import Path
 
@@ -247,6 +248,14 @@ def test_tokenized_text_keeps_its_words_in_a_subword_model(pieces, tmp_path):
         texts, config = (tmp_path / "text", tmp_path / "text"), AlignConfig(tokenized=tokenized)
         AlignmentRun([subword_model(pieces)], *texts, config, notify=heard.append).run()
         assert any("spaces before punctuation" in one for one in heard) != tokenized
+
+
+def test_tokenized_text_may_have_decomposed_accents():
+    pieces = learned_pieces(["un café noir", "le café", "des cafés"] * 20, 30, normalization_rule_name="identity")
+    reader = SideReader(pieces, subword_model(pieces).source_vocabulary, tokenized=True)
+    word = unicodedata.normalize("NFD", "café")
+    assert reader.read(word).ids == reader.read("café").ids
+    assert reader.read(word).words == (word,)
 
 
 def test_text_without_spaces_has_a_word_for_each_piece_or_those_of_tokenized_text():

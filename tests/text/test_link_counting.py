@@ -21,16 +21,19 @@ def links_of(path):
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "words", "count"),
     [
-        ("The friend, here.", [0, 1, 1, 2, 2]),
-        ("  two\u00a0parts  x. ", [0, 0, 1, 1]),
-        ("", []),
-        ("already split .", [0, 1, 2]),
+        ("The friend, here.", [0, 1, 1, 2, 2], 3),
+        ("  two\u00a0parts  x. ", [0, 0, 1, 1], 2),
+        ("", [], 0),
+        ("already split .", [0, 1, 2], 3),
+        ("no \u00a0 token. \u00a0", [0, 2, 2], 4),
+        ("a\x01nd, \x02 x.", [0, 0, 2, 2], 3),
     ],
 )
-def test_each_token_knows_its_word(line, words):
-    assert list(SplitLine.of(line, MOSES.source.tokenize(line)).words) == words
+def test_each_token_knows_its_word(line, words, count):
+    found = SplitLine.of(line, MOSES.source.tokenize(line))
+    assert (list(found.words), found.word_count) == (words, count)
 
 
 @pytest.mark.parametrize(

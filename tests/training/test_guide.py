@@ -156,6 +156,11 @@ def test_a_file_of_other_lines_is_refused(words_and_pieces, tmp_path, links):
 
 def test_links_that_count_words_between_spaces_guide_the_tokens_of_the_corpus(tmp_path):
     by_tokens, by_words = write_raw_links(tmp_path)
+    # A no-break space is a word between spaces, and no token.
+    added = {"train.en": "Hello \u00a0", "train.fr": "Bonjour \u00a0", by_tokens: "0-0", by_words: "0-0 1-1"}
+    for name, line in added.items():
+        with (tmp_path / name).open("a", encoding="utf-8") as stream:
+            stream.write(f"{line}\n")
     prepare((tmp_path / "train.en", tmp_path / "train.fr"), tmp_path / "data", PrepConfig(), ("en", "fr"))
     corpus = Corpus.open(tmp_path / "data")
     right, converted = (read_guide(path, corpus) for path in (by_tokens, by_words))

@@ -160,9 +160,9 @@ def test_a_page_is_complete_or_not_there(tmp_path):
         (tmp_path / "gold").write_text(lines)
         with pytest.raises(InputError, match=message):
             write_page([source], page, gold=read_links(tmp_path / "gold", "gold"))
-    with pytest.raises(UsageError, match="it has no sentences"):
+    with pytest.raises(UsageError, match=r"no sentence 0; it has none$"):
         write_page([empty], page)
-    with pytest.raises(UsageError, match="no sentence 5; it has sentences 0 to 2"):
+    with pytest.raises(UsageError, match=r"no sentence 5; it has sentences 0 to 2, counted from 0$"):
         write_page([source], page, numbers=parse_numbers("5"))
     with pytest.raises(FormatError, match=r"none\.h5"):
         write_page([("none", tmp_path / "none.h5")], page)
