@@ -24,6 +24,7 @@ from nmtalign.alignment.links import AlignmentRecord, Link, Matrix
 from nmtalign.errors import InputError, UsageError
 from nmtalign.figures import check_figure_name, save, usual_settings
 from nmtalign.settings.command_settings import ViewConfig
+from nmtalign.text.lines import counted
 from nmtalign.text.text_table import cut
 from nmtalign.text.tokenizer import EOS, letters_of
 
@@ -60,7 +61,8 @@ class Panel:
         """Returns why there is nothing to draw, "" if there is something."""
         if not self.record.empty():
             return ""
-        return f"nothing to draw: {len(self.record.source)} source words, {len(self.record.target)} target words"
+        sides = ("source", self.record.source), ("target", self.record.target)
+        return f"nothing to draw: {', '.join(counted(len(words), f'{side} word') for side, words in sides)}"
 
     def labels(self) -> tuple[list[str], list[str], Matrix]:
         """Returns (source words, target words, weights) to draw."""

@@ -56,7 +56,7 @@ def test_alignments_in_the_terminal(folder):
     done = run(folder, "alignments.h5", "-s", "1,2", "--set", "end=false", "--rank", "0")
     assert "le ██" in done.stdout
     assert "</s>" not in done.stdout
-    assert "nothing to draw: 0 source words, 1 target words\n" in done.stdout
+    assert "nothing to draw: 0 source words, 1 target word\n" in done.stdout
     assert "sentence 2, rank 1" in run(folder, "-s", "2", "--rank", "1").stdout
     assert run(folder, "--title", "A title").stdout.startswith("A title\n")
     done = run(folder, "small=alignments.h5", "b.h5", "--gold", "gold", "--gold-base", "1", "--set", "hard_links=true")

@@ -36,7 +36,7 @@ def test_a_pair_without_words_says_so(tmp_path):
     with pytest.raises(UsageError, match="sentence 0: nothing to draw"):
         draw([SMALL, EMPTY], tmp_path / "x.png")
     assert list(tmp_path.iterdir()) == []
-    assert render_text([EMPTY], 80) == "nothing to draw: 0 source words, 1 target words\n"
+    assert render_text([EMPTY], 80) == "nothing to draw: 0 source words, 1 target word\n"
 
 
 def test_labels_keep_accents_and_the_end():
