@@ -67,8 +67,11 @@ function wordPair(source, target, weight, chosen) {
   const words = { source, target }, lines = {}, other = { source: "target", target: "source" };
   for (const side of ["source", "target"]) {
     lines[side] = make("p", { class: `words ${side}`, dir: "auto", lang: "", role: "group", "aria-label": `${side} words` });
-    words[side].forEach((word, index) => lines[side].append(
-      make("span", { class: "word", tabindex: index ? -1 : 0, "data-side": side, "data-index": index }, word), " "));
+    words[side].forEach((word, index) => {
+      const kind = /\p{L}/u.test(word) ? "word" : "word mark";
+      lines[side].append(
+        make("span", { class: kind, tabindex: index ? -1 : 0, "data-side": side, "data-index": index }, word), " ");
+    });
   }
   const element = make("div", { class: "pair" }, lines.source, lines.target);
   const select = (word) => {
