@@ -1,6 +1,7 @@
 """The report of `nmtalign score` as a document, from which the text on the terminal and the page are made."""
 
 import importlib.metadata
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from nmtalign.report import document as doc
@@ -86,7 +87,9 @@ def _corpus_scores(report: Report) -> Iterator[doc.Block]:
     if drawn and drawn.tests:
         sizes = {"bs": f"{drawn.samples:,} samples", "ar": f"{drawn.trials:,} trials"}
         tests = " and ".join(f"{TESTS[test]} of {sizes[test]}" for test in drawn.tests)
-        signs = f"* better than every other system, = not shown to be worse than the best, by p < {drawn.level:g}; "
+        fewest = 2 + math.floor(-math.log2(drawn.level))  # see `Estimate.mark`
+        shown = f"by p < {drawn.level:g} of at least {fewest} sentences"
+        signs = f"* better than every other system, = not shown to be worse than the best, {shown}; "
         first = doc.Span(report.systems[0].name, "name")
         yield doc.Paragraph((signs, "p: against ", first, f", by {tests}, seed {drawn.seed}"))
 
