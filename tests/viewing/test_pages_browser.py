@@ -181,8 +181,8 @@ def test_words_from_right_to_left_have_their_order_in_the_list_in_the_line_and_f
     bases = ["plaintext", "isolate", "plaintext", "isolate"] * 20 + ["plaintext"]  # the last is </s>
     assert browser.run(styles.format("style => style.unicodeBidi")) == bases
     first_letter, entry = browser.run(
-        "const range = new Range(), entry = document.querySelector('#list a'), words = entry.lastElementChild.firstChild;"
-        "range.setStart(words, 0); range.setEnd(words, 1);"
+        "const range = new Range(), entry = document.querySelector('#list a');"
+        "range.setStart(entry.lastElementChild.firstChild, 0); range.setEnd(entry.lastElementChild.firstChild, 1);"
         "return [range, entry].map(one => one.getBoundingClientRect().right)"
     )
     assert entry - 20 < first_letter < entry  # the first word is the rightmost one, and is visible
