@@ -10,7 +10,7 @@ systems=()
 while read -r name settings; do
     [ -n "$name" ] || continue
     # shellcheck disable=SC2086  # every setting is an option
-    nmtalign train data/ -o "ablations/$name" --preset tiny --epochs 0 --max-updates "${UPDATES:-2000}" \
+    nmtalign train data/ -o "ablations/$name" --preset tiny --epochs 0 --max-time '' --max-updates "${UPDATES:-2000}" \
         ${settings:+$(printf -- '--set %s ' $settings)} "$@" < /dev/null
     nmtalign translate -m "ablations/$name" < test.en > "ablations/$name.fr"
     systems+=("$name=ablations/$name.fr")

@@ -35,8 +35,6 @@ SMALLER = [
     (r"--max-time \d+[smh]", ""),
     (r"--max-updates \d+", "--max-updates 4"),
     (r"--size \d+", "--size 300"),
-    (r"--words \S+", "--set updates=4"),
-    (r"--ablations all", "--models RNNencdec-50,RNNsearch-50"),
     (r"--sentence \d+", "--sentence 0"),
     (r"nmtalign link\b", "nmtalign link --threads 1"),
 ]

@@ -249,7 +249,9 @@ def advice(command: str, name: str, options: Collection[str], known: Mapping[str
     if plain in _INSTEAD:
         return _INSTEAD[plain]
     if commands := [command for command, settings in SECTIONS.items() if plain.replace("-", "_") in settings]:
-        return f"this is a setting of {' and '.join(f'`nmtalign {command}`' for command in commands)}"
+        return f"this is a setting of {', '.join(f'`nmtalign {command}`' for command in commands)}"
     names = {option(one): f"{SET} {one}=" for one in known} | {one: one for one in options}
     near = difflib.get_close_matches(f"--{plain}", names, n=1)
-    return f"the nearest one is {names[near[0]]}" if near else _INSTEAD["help-all"]
+    if near:
+        return f"the nearest one is {names[near[0]]}"
+    return _INSTEAD["help-all"] if known else "--help lists all options"

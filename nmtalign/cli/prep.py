@@ -131,6 +131,5 @@ def _print_summary(summary: "Summary") -> None:
     sys.stdout.write("\n")
     head = ("text", "language", "tokens", "types", "types known", "coverage", "unknown")
     common.print_table(DataTable(head, texts, words=2))
-    sys.stdout.write(
-        f"\nvocabularies: {summary.source_vocabulary_size:,} source and {summary.target_vocabulary_size:,} target ids\n"
-    )
+    sizes = f"{summary.source_vocabulary_size:,} source and {summary.target_vocabulary_size:,} target ids"
+    sys.stdout.write(f"\nvocabularies: {sizes}; coverage is that of the words with letters\n")

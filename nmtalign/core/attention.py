@@ -65,7 +65,7 @@ class Look(NamedTuple):
 
 
 class FixedContext(nn.Module):
-    """The decoder of the RNNencdec does not attend: each step gets the same context (section 2.2)."""
+    """The decoder of the RNNencdec does not attend: each step gets the same context (section 2.1)."""
 
     def look(self, memory: Memory, states: Tensor, coverage: Tensor | None, step: int) -> Look:
         return Look(memory.values.repeat_interleave(len(states) // len(memory.values), 0), None)

@@ -148,7 +148,7 @@ def look_generate_update(
 def look_update_generate(
     layer: AttendingLayer, memory: Memory, before: DecoderState, inputs: Tensor
 ) -> tuple[DecoderState, StepOutput]:
-    """The order of the article's main text: s_i = f(s_{i-1}, y_{i-1}, c_i), where c_i depends on s_{i-1}.
+    """The order of the main text (equation 4): s_i = f(s_{i-1}, y_{i-1}, c_i), where c_i depends on s_{i-1}.
 
     A step attends with the old state, then updates it with the previous word and the new context.
     """

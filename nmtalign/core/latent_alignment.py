@@ -26,8 +26,7 @@ class Alternatives:
 
     def sums(self, values: Tensor) -> Tensor:
         """The sums (B, R, C, V) of values (B, Tx, V) by the shares."""
-        sums = torch.bmm(self.shares.flatten(1, 2).to(values.dtype), values)
-        return sums.view(*self.log_weights.shape, -1)
+        return torch.bmm(self.shares.flatten(1, 2).to(values.dtype), values).view(*self.log_weights.shape, -1)
 
     def with_copied(self, copied: Tensor) -> "Alternatives":
         """The same, and one more for the word that is copied from positions with weights (B, R, Tx)."""

@@ -1,6 +1,6 @@
 """The complete model: word vectors, encoder, decoder and readout, its loss and forced decoding.
 
-Read this file first. RNNsearch and RNNencdec (sections 2.2 and 3, appendix A) are its default parts: the recurrent
+Read this file first. RNNsearch and RNNencdec (sections 2.1 and 3, appendix A) are its default parts: the recurrent
 encoder in this file turns the source into annotations, the decoder (`decoder`) runs along the target words, updates its
 state (`cells`) and attends to the annotations (`attention`), and the readout gives the probabilities of the words.
 Other systems have other parts with the same interface, which the constructor chooses. Search uses a model that is
@@ -76,7 +76,7 @@ class Embedding(Initialised):
 
 
 class RecurrentEncoder(nn.Module):
-    """Forward and backward gated recurrent nets over one shared embedding (section 3.2, appendix A.2.1).
+    """Forward and backward gated recurrent nets over one shared embedding (section 3.2, equation 7).
 
     Both directions run as one batch: step t of the forward net beside step Tx - 1 - t of the backward net. A single
     direction is the forward one, or the backward one if the source is reversed (Sutskever et al. 2014). The annotation

@@ -1,6 +1,7 @@
 """The report of `nmtalign score` as a document, from which the text on the terminal and the page are made."""
 
 import importlib.metadata
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from nmtalign.report import document as doc
@@ -86,7 +87,8 @@ def _corpus_scores(report: Report) -> Iterator[doc.Block]:
     if drawn and drawn.tests:
         sizes = {"bs": f"{drawn.samples:,} samples", "ar": f"{drawn.trials:,} trials"}
         tests = " and ".join(f"{TESTS[test]} of {sizes[test]}" for test in drawn.tests)
-        signs = f"* better than every other system, = not shown to be worse than the best, by p < {drawn.level:g}; "
+        shown = f"by p < {drawn.level:g} of at least {2 - math.ceil(math.log2(drawn.level))} sentences"
+        signs = f"* better than every other system, = not shown to be worse than the best, {shown}; "
         first = doc.Span(report.systems[0].name, "name")
         yield doc.Paragraph((signs, "p: against ", first, f", by {tests}, seed {drawn.seed}"))
 
@@ -100,18 +102,16 @@ def _metric(report: Report, metric: str, parts: Sequence[Part]) -> Columns:
     if drawn and drawn.intervals:
         halves = (None if one.low is None or one.high is None else (one.high - one.low) / 2 for one in scores)
         columns.append(["±", *(figure(half, signature) for half in halves)])
-    return columns + _p_values(scores)
+    return [*columns, *_p_values(scores)]
 
 
-def _p_values(scores: Sequence[Estimate]) -> Columns:
+def _p_values(scores: Sequence[Estimate]) -> Iterator[list[doc.Inline]]:
     """A column of p-values for each test; the first system has none."""
     tests = scores[-1].p_values
-    columns: Columns = []
     for test in tests:
         values = (one.p_values.get(test) for one in scores)
         cells = (doc.NOTHING if value is None else f"{value:.4f}" for value in values)
-        columns.append(["p" if len(tests) == 1 else f"p ({test})", *cells])
-    return columns
+        yield ["p" if len(tests) == 1 else f"p ({test})", *cells]
 
 
 def _known_words(report: Report, total: int) -> Iterator[doc.Block]:

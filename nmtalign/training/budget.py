@@ -118,7 +118,7 @@ class TrainingBudget:
         if self.seconds < math.inf:
             limits.append(duration(self.seconds))
         early = f", stops early after {counted(patience, 'validation')} without progress" if patience else ""
-        return (" or ".join(limits) or "no limit") + early
+        return (", at most ".join(limits) or "no limit") + early
 
 
 def _epochs(number: float) -> str:

@@ -358,8 +358,7 @@ class Trainer:
     def _done(self) -> float:
         """The share of the budget for updates that is used up. It never falls, else the learning rate would rise."""
         at = self.position
-        now = self.budget.done(at.update, self._epochs(), at.seconds, self._reserve)
-        return max(self._highest_done, now)
+        return max(self._highest_done, self.budget.done(at.update, self._epochs(), at.seconds, self._reserve))
 
     def _epochs(self, further: int = 0) -> float:
         """The epochs that are completed, after `further` minibatches of the current one."""

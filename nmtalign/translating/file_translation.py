@@ -373,7 +373,8 @@ class ResumableOutput(files.PartialFile):
             check_same(self.partial, {**record, "source_sha256": origin["source_sha256"]}, origin)
             done = self.keep()
             if record.get("source_sha256") != origin["source_sha256"]:  # a line that caused an error may be corrected
-                notify(f"{self.partial}: the input has changed; its first {counted(done, 'line')} must be as before")
+                where = f"warning: {self.partial}: the input has changed"
+                notify(f"{where}; if its first {counted(done, 'line')} did, leave out --resume to begin again")
             return done
         self.set_aside(notify)
         with files.atomic_text(self._record, follow=False) as stream:

@@ -63,9 +63,9 @@ function more() {
   const list = $("list"), start = list.children.length;
   for (const each of places.slice(start, start + AT_ONCE)) {
     const [entry] = sentences[each];
-    const row = make("a", { href: `#${entry.id}`, "aria-current": String(each === place) }, make("b", {}, String(entry.id)), " ",
+    const row = make("a", { href: `#${entry.id}`, "aria-current": String(each === place) }, make("b", {}, String(entry.id)),
       make("span", { dir: "auto" }, entry.words.target.join(" ") || "(empty)"));
-    if (entry.aer !== null) row.append(make("span", { class: "quiet" }, ` AER ${fixed(entry.aer)}`));
+    if (entry.aer !== null) row.append(make("span", { class: "quiet" }, `AER ${fixed(entry.aer)}`));
     list.append(make("li", {}, row));
   }
   const left = places.length - list.children.length;

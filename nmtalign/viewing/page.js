@@ -67,8 +67,11 @@ function wordPair(source, target, weight, chosen) {
   const words = { source, target }, lines = {}, other = { source: "target", target: "source" };
   for (const side of ["source", "target"]) {
     lines[side] = make("p", { class: `words ${side}`, dir: "auto", lang: "", role: "group", "aria-label": `${side} words` });
-    words[side].forEach((word, index) => lines[side].append(
-      make("span", { class: "word", tabindex: index ? -1 : 0, "data-side": side, "data-index": index }, word), " "));
+    words[side].forEach((word, index) => {
+      const kind = /\p{L}/u.test(word) ? "word" : "word mark";
+      lines[side].append(
+        make("span", { class: kind, tabindex: index ? -1 : 0, "data-side": side, "data-index": index }, word), " ");
+    });
   }
   const element = make("div", { class: "pair" }, lines.source, lines.target);
   const select = (word) => {
@@ -90,7 +93,8 @@ function wordPair(source, target, weight, chosen) {
   element.addEventListener("focusout", () => chosen(null));
   element.addEventListener("keydown", (event) => {
     const { side, index } = wordOf(event) ?? {};
-    const step = { ArrowRight: 1, ArrowLeft: -1, Home: -index, End: words[side]?.length - 1 - index }[event.key];
+    const right = side && getComputedStyle(lines[side]).direction === "rtl" ? -1 : 1;
+    const step = { ArrowRight: right, ArrowLeft: -right, Home: -index, End: words[side]?.length - 1 - index }[event.key];
     const next = side && (["ArrowUp", "ArrowDown"].includes(event.key)
       ? lines[other[side]].querySelector('[tabindex="0"]') : lines[side].children[index + step]);
     if (!next) return;
@@ -169,8 +173,10 @@ function attention(source, target, weight, marks = {}, rest = null, open = true)
     const [words, others] = at.side === "target" ? [target, source] : [source, target];
     const weights = others.map((other, index) => [at.side === "target" ? weight(at.index, index) : weight(index, at.index), other]);
     const best = weights.sort((a, b) => b[0] - a[0]).slice(0, 4).filter(([value]) => value >= 0.05);
-    reading.textContent = `${words[at.index]} ${at.side === "target" ? "reads" : "is read by"} ${
-      best.map(([value, other]) => `${other} ${fixed(value)}`).join(", ") || "nothing with a weight of 0.05 or more"}`;
+    const isolated = (word) => make("bdi", {}, word); // a number stays behind its word, also behind an Arabic one
+    const read = best.flatMap(([value, other]) => [", ", isolated(other), ` ${fixed(value)}`]).slice(1);
+    reading.replaceChildren(isolated(words[at.index]), at.side === "target" ? " reads " : " is read by ",
+      ...(read.length ? read : ["nothing with a weight of 0.05 or more"]));
   };
   const pair = wordPair(source, target, weight, show), map = heatMap(source, target, weight, marks, show);
   show(null);

@@ -106,6 +106,7 @@ ERRORS = """
 2 train --n-best 5 => no such option: --n-best; this is a setting of `nmtalign translate`
 2 train --hiden 5 => no such option: --hiden; the nearest one is --set hidden=
 2 train --zzzz => no such option: --zzzz; --help lists the options, --show-settings the settings that --set changes
+2 symmetrize links.txt links.txt --zzzz => no such option: --zzzz; --help lists all options
 2 translate test.en --ouput out.fr => no such option: --ouput; the nearest one is --output
 2 translate –m model test.en => –m: begins with a long dash; write -m
 2 train data —preset tiny => —preset: begins with a long dash; write --preset

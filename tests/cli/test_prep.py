@@ -24,7 +24,7 @@ def test_from_flags_alone(tmp_path):
     texts, dev = write_pairs(tmp_path, "train"), write_pairs(tmp_path, "dev", 5)
     done = nmtalign(tmp_path, "prep", *texts, "--dev", *dev, "--test", *dev, "--shortlist", "10:8", "-o", "my data")
     assert done.returncode == 0, done.stderr
-    assert "vocabularies: 10 source and 8 target ids" in done.stdout
+    assert "vocabularies: 10 source and 8 target ids; coverage is that of the words with letters\n" in done.stdout
     rows = {tuple(line.split()[:2]): line.split() for line in done.stdout.splitlines()}
     assert rows["train", "30"] == ["train", "30", "30", "0", "0", "0"]
     assert rows["train", "source"][2:5] == ["en", "210", "36"]

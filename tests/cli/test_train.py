@@ -121,7 +121,7 @@ def test_a_dry_run_prints_settings_size_and_time_and_writes_nothing(nmtalign, wo
     after = sorted(path for path in workspace.rglob("*") if (workspace / "m") not in (path, *path.parents))
     assert after == before
     assert "budget: 200 epochs = " in result.stderr.decode()
-    assert " or 2 updates = " in result.stderr.decode()
+    assert ", at most 2 updates = " in result.stderr.decode()
     shown = nmtalign("train", *QUICK, "--dry-run").stdout.decode()
     assert sorted(path for path in workspace.rglob("*") if (workspace / "m") not in (path, *path.parents)) == before
     train = tomllib.loads(shown)["train"]

@@ -66,7 +66,7 @@ def test_the_rate_falls_with_the_schedule():
         ({"epochs": 20.0}, "20 epochs = 2,340 updates, stops early after 10 validations without progress"),
         ({"max_updates": 1170, "patience": 0}, "1,170 updates = 10 epochs"),
         ({"max_updates": 257_400, "patience": 0}, "257,400 updates = 2,200 epochs"),
-        ({"epochs": 0.5, "max_time": "40m", "patience": 0}, "0.5 epochs = 59 updates or 40m"),
+        ({"epochs": 0.5, "max_time": "40m", "patience": 0}, "0.5 epochs = 59 updates, at most 40m"),
         ({"max_time": "90s", "patience": 0}, "90s"),
         ({"max_time": "3h", "patience": 0}, "3h"),
         ({"patience": 0}, "no limit"),

@@ -170,6 +170,28 @@ def test_a_word_shows_what_it_read_in_the_words_and_in_the_heat_map(browser, sma
     assert text(browser, ".reading") == "rouge reads car 0.80, the 0.07, red 0.07"
 
 
+def test_words_from_right_to_left_have_their_order_in_the_list_in_the_line_and_for_the_arrow_keys(browser, folder):
+    with AlignmentWriter(folder / "rtl.h5", {"direction": "en-he"}) as writer:
+        writer.add(record(0, 0, ["word"] * 80, ["שלום", "(", "abc", ")"] * 20))
+    write_page([("rtl", folder / "rtl.h5")], folder / "rtl.html")
+    browser.size(1280, 900)
+    browser.open(folder / "rtl.html")
+    styles = "return [...document.querySelectorAll('.target .word')].map(e => getComputedStyle(e)).map({})"
+    assert set(browser.run(styles.format("style => style.direction"))) == {"rtl"}
+    bases = ["plaintext", "isolate", "plaintext", "isolate"] * 20 + ["plaintext"]  # the last is </s>
+    assert browser.run(styles.format("style => style.unicodeBidi")) == bases
+    first_letter, entry = browser.run(
+        "const range = new Range(), entry = document.querySelector('#list a');"
+        "range.setStart(entry.lastElementChild.firstChild, 0); range.setEnd(entry.lastElementChild.firstChild, 1);"
+        "return [range, entry].map(one => one.getBoundingClientRect().right)"
+    )
+    assert entry - 20 < first_letter < entry  # the first word is the rightmost one, and is visible
+    browser.run("document.querySelector('.target .word').focus()")
+    browser.press("Left", "Left")
+    assert browser.run("return document.activeElement.textContent") == "abc"
+    assert browser.texts(".reading bdi")[:2] == ["abc", "word"]
+
+
 def test_sentences_are_found_ordered_and_stepped_through(browser, small):
     browser.open(small)
 
