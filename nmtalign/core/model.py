@@ -76,7 +76,7 @@ class Embedding(Initialised):
 
 
 class RecurrentEncoder(nn.Module):
-    """Forward and backward gated recurrent nets over one shared embedding (section 3.2, equation 7).
+    """Forward and backward gated recurrent nets over one shared embedding (section 3.2, equation 7 of appendix A.2.1).
 
     Both directions run as one batch: step t of the forward net beside step Tx - 1 - t of the backward net. A single
     direction is the forward one, or the backward one if the source is reversed (Sutskever et al. 2014). The annotation

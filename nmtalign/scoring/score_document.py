@@ -87,8 +87,8 @@ def _corpus_scores(report: Report) -> Iterator[doc.Block]:
     if drawn and drawn.tests:
         sizes = {"bs": f"{drawn.samples:,} samples", "ar": f"{drawn.trials:,} trials"}
         tests = " and ".join(f"{TESTS[test]} of {sizes[test]}" for test in drawn.tests)
-        shown = f"by p < {drawn.level:g} of at least {2 - math.ceil(math.log2(drawn.level))} sentences"
-        signs = f"* better than every other system, = not shown to be worse than the best, {shown}; "
+        by = f"p < {drawn.level:g} (fewer than {2 - math.ceil(math.log2(drawn.level))} sentences cannot show it)"
+        signs = f"* better than every other system, = not shown to be worse than the best, by {by}; "
         first = doc.Span(report.systems[0].name, "name")
         yield doc.Paragraph((signs, "p: against ", first, f", by {tests}, seed {drawn.seed}"))
 

@@ -104,7 +104,7 @@ def test_text_and_page_have_the_same_figures() -> None:
             assert part in words
         assert "Sentences without an unknown word (0 of 4)" in words
         assert "Line 3 chrF2 80.00 apart" in words
-        assert "by p < 0.05 of at least 6 sentences" in words
+        assert "by p < 0.05 (fewer than 6 sentences cannot show it)" in words
         assert "p: against one, by paired bootstrap of 1,000 samples and paired approximate randomisation" in words
     assert reader.attributes("img")[0]["alt"] == "Figure 2"
 
