@@ -283,7 +283,7 @@ def corpus_files(folder: Path, force: bool) -> Iterator[Path]:
     comes last. Another corpus is replaced only with `force` (`check_replaced`), a model never. Raises UsageError if
     another process is working in `folder`.
     """
-    if not (folder / CORPUS_FILE).exists() and any((folder / name).exists() for name in (BEST, LAST)):
+    if (force or not (folder / CORPUS_FILE).exists()) and any((folder / name).exists() for name in (BEST, LAST)):
         raise UsageError(f"{folder}: contains a model, which would lose its vocabularies; give another folder with -o")
     with work_folder(folder, ".prep") as work:
         new = work / _NEW

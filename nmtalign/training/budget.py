@@ -100,8 +100,9 @@ class TrainingBudget:
 
         `update_seconds` is the time of one further update; 0 = unknown, which leaves the time limit out.
         """
+        by_epochs = math.ceil(self.epochs * updates_in_epoch) if self.epochs < math.inf else math.inf
         by_time = update + (self.seconds - elapsed) / update_seconds if update_seconds else math.inf
-        return min(self.updates, self.epochs * updates_in_epoch, by_time)
+        return min(self.updates, by_epochs, by_time)
 
     def seconds_left(self, update: int, elapsed: float, updates_in_epoch: int, update_seconds: float) -> float | None:
         """The time until the nearest limit; None without a limit. The arguments are those of `total_updates`."""

@@ -134,16 +134,13 @@ def _memory(setup: TrainingSetup, plan: Sequence[Indices], before: int) -> Mappi
     for share in (0.5, 0.9, 1.0):  # the second minibatch of a group finds gradients
         _update(setup, [by_size[int(share * (len(plan) - 1))]] * min(2, setup.config.accumulate))
     values = [value for kept in setup.optimizer.values().values() for value in kept.values()]
+    on_gpu = setup.device.type == "cuda"
     memory = {
-        "Python and PyTorch": before or _PROCESS,
+        "Python and PyTorch": _PROCESS if on_gpu else before or _PROCESS,
         "parameters": sum(weight.nbytes for weight in setup.model.parameters()),
         "optimiser": sum(value.nbytes for value in values),
     }
-    if setup.device.type == "cuda":
-        memory["Python and PyTorch"] = _PROCESS
-        peak = _PROCESS + torch.cuda.max_memory_reserved(setup.device)
-    else:
-        peak = process_peak()
+    peak = _PROCESS + torch.cuda.max_memory_reserved(setup.device) if on_gpu else process_peak()
     memory["activations and gradients of the largest batch"] = max(0, peak - sum(memory.values()))
     if setup.bf16 and setup.device.type == "cpu":  # most shapes come only after these few updates
         memory["kernels in bf16"] = _KERNELS

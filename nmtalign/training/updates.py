@@ -14,9 +14,9 @@ from torch import Tensor
 from nmtalign.core.model import Batch, Indices, TranslationModel
 from nmtalign.core.numerics import LEAST, picks_bf16
 from nmtalign.data.batches import CopyIds, eligible, load_batches, plan_epoch
-from nmtalign.data.corpus import Corpus
-from nmtalign.errors import InputError
-from nmtalign.files import sha256_of
+from nmtalign.data.corpus import CORPUS_FILE, Corpus
+from nmtalign.errors import InputError, UsageError
+from nmtalign.files import CONFIG, sha256_of
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training import checkpoints
@@ -74,6 +74,8 @@ class TrainingSetup:
         self, corpus: Corpus, folder: Path, model_config: ModelConfig, config: TrainingConfig, world: World
     ) -> None:
         """Raises UsageError, InputError or FormatError for settings and files that do not fit the corpus."""
+        if (folder / CORPUS_FILE).exists() and not (folder / CONFIG).exists():
+            raise UsageError(f"{folder}: contains a prepared corpus; give another folder for the model with -o")
         self.corpus, self.folder, self.config, self.world = corpus, folder, config, world
         self.device = world.device
         self.patience = config.patience if len(corpus.splits.get("dev") or ()) else 0  # without dev, nothing is judged

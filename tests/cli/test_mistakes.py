@@ -119,6 +119,8 @@ ERRORS = """
 2 prep train.en train.fr --force -o model => model: contains a model, which would lose its vocabularies
 2 symmetrize links.txt => BACKWARD is missing: write nmtalign symmetrize FORWARD BACKWARD
 2 translate --beam => --beam needs a value
+2 train data -o data => data: contains a prepared corpus; give another folder for the model with -o
+2 train data -o data --force --dry-run => data: contains a prepared corpus; give another folder for the model with -o
 2 train data model => model: one argument too many: nmtalign train takes only DATA
 2 train data --max-time 90 => --max-time 90: give a time such as 60s, 15m, 2h or 1h30m
 2 translate test.en --set max_memory=HUGE => give a size such as 500M or 2G

@@ -306,6 +306,9 @@ def test_a_corpus_of_other_text_settings_or_more_sets_stays_unless_forced(tmp_pa
     make(train, force=True)
     assert list(Corpus.open(folder).splits) == ["train"]
     assert (folder / "notes").read_text() == "mine"
+    (folder / "best.safetensors").write_bytes(b"weights")  # of a model of version 0.2, which the folder could contain
+    with pytest.raises(UsageError, match="contains a model, which would lose its vocabularies"):
+        make((source, other), force=True)
 
 
 def test_files_that_are_no_corpus_stay(tmp_path):

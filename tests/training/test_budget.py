@@ -20,6 +20,7 @@ def test_the_nearest_limit_counts():
     [
         ({"max_updates": 100}, 90 * 2.0),
         ({"epochs": 2}, 30 * 2.0),  # 2 epochs of 20 updates
+        ({"epochs": 1.53}, 21 * 2.0),  # the update in which the limit is reached counts
         ({"max_updates": 100, "epochs": 2, "max_time": "50s"}, 30.0),
         ({"max_updates": 5}, 0.0),
         ({}, None),
