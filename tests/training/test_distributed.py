@@ -251,7 +251,7 @@ def test_a_signal_saves_and_ends_all_together(endless, tmp_path, corpus, nmtalig
     code, lines = run.end()
     assert code != 0
     said = [line for line in lines if "the same command resumes" in line]
-    assert len(said) == 1
+    assert len(said) == 1, lines
     assert not [line for line in lines if "error" in line]
     (finished,) = logged(tmp_path / "m", "finished")
     assert (finished["reason"], finished["complete"]) == ("ended by SIGTERM", False)
