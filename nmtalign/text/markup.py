@@ -77,14 +77,17 @@ _BLOCK = re.compile(
 _INSIDE = re.compile("audio|br|button|iframe|link|meta|opt.*|param|select|source|template|textarea|title|track|video")
 _LIST = re.compile("datalist|dir|dl|menu|ol|select|table|ul")
 _ENTRY = re.compile("d[dt]|li|optgroup|option|t[dhr]|tbody|tfoot|thead")
-_NEXT = {  # what an entry of a list without an end tag ends before, unless it is in another list
+_NEXT = {  # what an entry of a list or ruby without an end tag ends before, unless it is in another list
     **dict.fromkeys(("dd", "dt", "li", "option", "td", "th"), _ENTRY),
     "tr": re.compile("tr|tbody|tfoot|thead"),
+    **dict.fromkeys(("rp", "rt"), re.compile("r[bpt]|ruby")),
 }
 _EMPTY = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
 _RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they contain no tags
 # Not translated.
-_VERBATIM = re.compile(rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|svg|math|object|(?:\w+:)?(?:ph|it|bpt|ept)")
+_VERBATIM = re.compile(
+    rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|rp|rt|svg|math|object|(?:\w+:)?(?:ph|it|bpt|ept)"
+)
 _BESIDE_LINK = re.compile(
     rf"(?<={_LETTER})(?:</a\s*><[a-z][^<>]*>|</[a-z]\w*\s*><a\s[^<>]*>)(?={_LETTER})", re.IGNORECASE
 )
@@ -266,7 +269,7 @@ def _spaced(marks: Sequence[tuple[Mark, str]], between: str, left: str, right: s
     if left and right:
         blank = " " if before.isspace() else "" if before.isalnum() or after.isspace() else between
         end = " " if after.isspace() and right.isalnum() else between
-        return blank + done + ("" if blank and after.isalnum() else end)
+        return blank + done + ("" if (blank and after.isalnum()) or done[-1].isspace() else end)
     # A sign that stood beside the marks, and does not any more, leaves a blank.
     own, beside, edge = (before, left, done[0]) if left else (after, right, done[-1])
     blank = " " if own and own != beside and not own.isalnum() and not edge.isspace() else ""
