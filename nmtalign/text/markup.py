@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, islice, pairwise, zip_longest
+from itertools import accumulate, chain, islice, pairwise, zip_longest
 from typing import Any, Literal, NamedTuple, cast
 from uuid import uuid4
 
@@ -143,19 +143,19 @@ class MarkedText:
         self._spaced, self._last = False, cast(Mark | None, None)  # since the last word: blanks, and an empty mark
         self._read()
         self._tail = self._blanks
-        self.units = units_of(self.text)
+        self._placeholders = tuple(_PLACEHOLDER.findall(self.text))
+        self._tokens = tokens if self._placeholders else ()  # those of a large document take much memory
 
     def spans(self) -> list[tuple[int, int]]:
         """The first unit that each mark encloses, and the one behind the last; both are equal for an empty one."""
-        starts, stops = zip(*self.units, strict=True)
+        starts, stops = zip(*units_of(self.text), strict=True)
         firsts = (bisect_right(stops, mark.start) for mark in self.marks)
         lasts = (bisect_left(starts, mark.stop) if mark.start < mark.stop else 0 for mark in self.marks)
         return [(first, max(first, last)) for first, last in zip(firsts, lasts, strict=True)]
 
     def keeps_placeholders(self, text: str) -> bool:
         """Whether a translation has the placeholders of the text, in their order."""
-        own = _PLACEHOLDER.findall(self.text)
-        return not own or own == _PLACEHOLDER.findall(text)
+        return not self._placeholders or self._placeholders == tuple(_PLACEHOLDER.findall(text))
 
     def without_placeholders(self) -> "MarkedText":
         """The same segment with an empty mark for each placeholder."""
@@ -317,7 +317,7 @@ def read_markup(data: bytes, markup: Markup, languages: tuple[str, str] = ("", "
             raise InputError(f"line {line}: not UTF-8 (byte 0x{error.object[error.start]:02x}); {fix}") from None
         tokens = _tags(text, languages) if markup == "html" else _subtitles(text, markup)
     size = 0
-    for token in (*tokens, MarkupToken("break", "")):
+    for token in chain(tokens, [MarkupToken("break", "")]):
         chunks = _CHUNK.findall(token.text) if len(token.text) > _LONGEST else []
         for part in [MarkupToken("text", encode(chunk), text=chunk) for chunk in chunks] or [token]:
             size += len(part.text)
