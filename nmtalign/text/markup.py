@@ -85,9 +85,7 @@ _NEXT = {  # what an entry of a list or ruby without an end tag ends before, unl
 _EMPTY = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
 _RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they contain no tags
 # Not translated.
-_VERBATIM = re.compile(
-    rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|rp|rt|svg|math|object|(?:\w+:)?(?:ph|it|bpt|ept)"
-)
+_VERBATIM = re.compile(rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|su[bp]|r[pt]|svg|math|object|(\w+:)?(ph|it|[be]pt)")
 _BESIDE_LINK = re.compile(
     rf"(?<={_LETTER})(?:</a\s*><[a-z][^<>]*>|</[a-z]\w*\s*><a\s[^<>]*>)(?={_LETTER})", re.IGNORECASE
 )

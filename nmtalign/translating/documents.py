@@ -53,13 +53,11 @@ class DocumentTexts:
 
     def add(self, key: Key, translation: Translation) -> None:
         """Adds the translation of one of the `lines`."""
-        segment = self._waiting[key]
+        segment = self._waiting.pop(key)
         bare = segment if segment.keeps_placeholders(translation.text) else segment.without_placeholders()
         if bare.text != segment.text:  # a placeholder with a tag inside is in no text that could be taken out
             self._waiting[key] = bare
-            return
-        del self._waiting[key]
-        if self._aligner and segment.marks:
+        elif self._aligner and segment.marks:
             self._to_link[key] = segment, translation
         else:
             self._documents[key[0]][key[1]] = put_back(segment, translation)
@@ -68,8 +66,8 @@ class DocumentTexts:
         """The translated documents."""
         pairs = self._to_link.items()
         linked = _aligned([pair for _, pair in pairs], self._aligner) if pairs else ()
-        for ((number, at), (segment, translation)), weights in zip(pairs, linked, strict=True):
-            self._documents[number][at] = put_back(segment, translation, weights)
+        for ((number, at), pair), weights in zip(pairs, linked, strict=True):
+            self._documents[number][at] = put_back(*pair, weights)
         return ["".join(cast(list[str], parts)) for parts in self._documents]
 
 

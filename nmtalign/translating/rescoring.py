@@ -198,9 +198,7 @@ class FileScores:
         if n_best and config.format == "json":
             raise UsageError(f"{target}: an n-best list gets features in Moses's format; leave out --format json")
         if config.alignment != "none" or config.n_best > 1:
-            raise UsageError(
-                f"{target}: is only scored; leave out --alignment and --n-best, and use nmtalign align for alignments"
-            )
+            raise UsageError(f"{target}: is only scored; leave out --alignment (nmtalign align gives it) and --n-best")
         self.lines = self.tokens = 0
         self._source, self._target, self._output, self._config = sources[0], target, output, config
         self._n_best, self._rescore, self._notify = n_best, rescore, notify

@@ -231,8 +231,8 @@ ERRORS = """
 3 translate test.en -o x --target short.fr => short.fr: has no line 4, but test.en has
 2 translate test.en -o x - --target test.fr => test.fr: is scored with one source text; 2 are given
 2 translate test.en -o x --target - --set glossary=- => standard input (-) is given more than once
-2 translate test.en -o x --target test.fr --alignment hard => test.fr: is only scored; leave out --alignment and
-2 translate test.en -o x --n-best-list list --n-best 2 => list: is only scored; leave out --alignment and --n-best
+2 translate test.en -o x --target test.fr --alignment hard => test.fr: is only scored; leave out --alignment (
+2 translate test.en -o x --n-best-list list --n-best 2 => list: is only scored; leave out --alignment (nmtalign align
 2 translate test.en -o x --target test.fr --rescore => --rescore sorts an n-best list: give --n-best-list FILE
 2 translate test.en -o x --target test.fr --n-best-list list => --target scores given translations; leave out --n-best-
 2 translate test.en -o x --target test.fr --resume => --target scores given translations; leave out --resume
