@@ -438,9 +438,7 @@ def _xliff_root(data: bytes, languages: tuple[str, str]) -> Any:
                 one.set(names[1], one.get(names[1], languages[1]))
                 for name, language in zip(names, languages, strict=True):
                     if main_language(stated := one.get(name)) != main_language(language):
-                        raise InputError(
-                            f"its {name} is {stated}, and that of the model {language}; give another model"
-                        )
+                        raise InputError(f"its {name} is {stated}, and the model's is {language}; give another model")
     return root
 
 

@@ -973,17 +973,15 @@ def read_entries(path: Path) -> Iterator[tuple[str, str, float]]:
 
 
 def _entry(path: Path, number: int, line: str) -> tuple[str, str, float]:
-    fields = [field for field in line.replace("\t", " ").split(" ") if field]
+    where, fields = f"{path}: line {number}", [field for field in line.replace("\t", " ").split(" ") if field]
     if len(fields) not in (2, 3):
-        raise InputError(
-            f"{path}: line {number}: {len(fields)} fields; a lexicon has `source target` or `source target probability`"
-        )
+        raise InputError(f"{where}: {len(fields)} fields; a lexicon has `source target` or `source target probability`")
     try:
         probability = float(fields[2]) if len(fields) == 3 else 1.0
     except ValueError:
         probability = math.nan
     if math.isnan(probability):
-        raise InputError(f"{path}: line {number}: {fields[2]!r} is not a probability")
+        raise InputError(f"{where}: {fields[2]!r} is not a probability")
     return fields[0], fields[1], probability
 
 

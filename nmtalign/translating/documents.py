@@ -144,9 +144,7 @@ class DocumentTranslation(FileTranslation):
     def _translations(self, translator: Translator) -> Iterator[tuple[Translation, bytes]]:
         config, path = self._config, self._inputs.paths[0]
         if config.markup is None or not (translator.alignments or config.aligner):
-            raise UsageError(
-                "this model has no attention, which places the tags; give --set aligner=DIR of nmtalign link"
-            )
+            raise UsageError("this model has no attention to place the tags; give --set aligner=DIR of nmtalign link")
         with reading(path) as stream:
             if len(data := stream.read(_LARGEST + 1)) > _LARGEST:
                 raise InputError(f"{shown(path)}: larger than {_LARGEST >> 20} MiB, decompressed; give a part of it")

@@ -205,7 +205,7 @@ def test_xliff_2_has_the_state_at_the_segment():
 def test_xliff_of_other_languages_than_those_of_the_model_is_refused(languages):
     text = XLIFF.replace('"en"', '"en-US" target-language="fr-CA"').encode()
     read_markup(text, "xliff", ("en_GB", "fr"))
-    with pytest.raises(InputError, match=r"language is .*-.., and that of the model de; give another model"):
+    with pytest.raises(InputError, match=r"language is .*-.., and the model's is de; give another model"):
         read_markup(text, "xliff", languages)
 
 
