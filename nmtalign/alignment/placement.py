@@ -21,7 +21,7 @@ class TagSpan(NamedTuple):
     first: int
     stop: int
     parent: int = -1  # the number of the span that contains it
-    line: bool = False  # an empty one that ends a line: no two are at one place, nor one at the end of all words
+    line: bool = False  # an empty one that ends a line: no two are at one place, nor one at an edge unless it was there
 
 
 def place(spans: Sequence[TagSpan], weights: NDArray[np.float32], glued: Sequence[bool] = ()) -> list[Range]:
@@ -61,10 +61,12 @@ def _place_family(
         elif first < stop:
             gains[number] = 2 * weights[:, first:stop].sum(1, dtype=np.float64) - totals - _NULL * (1 - totals)
     lines, last = [number for number, span in enumerate(spans) if span.line], 0
+    at_end = bool(lines) and spans[lines[-1]].first >= outer.stop
     for left, number in zip(reversed(range(len(lines))), lines, strict=True):
-        scores = _scores(spans[number].first, outer, weights)
+        first = spans[number].first
+        scores = _scores(first, outer, weights)
         scores[1:-1] -= np.where(apart[1:], 0.0, words)
-        last = _best_place(scores, last + 1, words - left, last)
+        last = _best_place(scores, last + (first > outer.first), words - left + at_end, last)
         found[number] = last, last
     cuts = [0, *(found[number][0] for number in lines), words]
     taken, allowed = np.zeros(words, bool), np.ones(words + 1, bool)

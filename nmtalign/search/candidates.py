@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.errors import FormatError
+from nmtalign.errors import InputError
 from nmtalign.text.tokenizer import UNK_ID, WORD_START, Vocabulary, read_entries
 
 
@@ -39,7 +39,7 @@ class CandidateLists:
     def read(cls, path: Path, source: Vocabulary, target: Vocabulary, frequent: int) -> "CandidateLists":
         """Reads a lexicon; ignores entries with a word that is not in its vocabulary.
 
-        Raises FormatError with file and line for a damaged file, and with the file for a lexicon of the other
+        Raises InputError with file and line for a damaged file, and with the file for a lexicon of the other
         direction, of words where the model uses subword pieces, or without any word of the vocabularies.
         """
         pairs, entries, swapped, pieces = list[tuple[int, int]](), 0, 0, 0
@@ -64,7 +64,7 @@ class CandidateLists:
         elif not pairs:
             fault = f"none of its {entries} entries has both words in the model's vocabularies"
         if fault:
-            raise FormatError(f"{path}: {fault}; make one from the training texts: nmtalign link SRC TGT -o FOLDER")
+            raise InputError(f"{path}: {fault}; make one from the training texts: nmtalign link SRC TGT -o FOLDER")
         return cls(np.array(pairs), len(source), len(target), frequent)
 
     def of(self, sentences: Sequence[Sequence[int]], more: Sequence[Collection[int]] = ()) -> Candidates:

@@ -438,13 +438,13 @@ class _Service:
             read_markup(text.encode(), "html", (model.source, model.target)) if model else [text]
             for model, text in zip(models, pages, strict=True)
         )
-        work = await run_in_threadpool(DocumentTexts, parts)
+        work = await run_in_threadpool(DocumentTexts, parts, next((one.aligner for one in models if one), ""))
         while lines := work.lines():
             self._check_count(len(lines))
-            own = [(model, Line(text)) for number, text in lines if (model := models[number])]
-            found = await self._translations(request, own, markup="html")
-            work.add([translation for _, translation in found])
-        return await run_in_threadpool(work.documents, next((one.aligner for one in models if one), ""))
+            own = [(model, Line(text)) for (number, _), text in lines if (model := models[number])]
+            _, found = zip(*await self._translations(request, own, markup="html"), strict=True)
+            await run_in_threadpool(list, map(work.add, dict(lines), found))
+        return await run_in_threadpool(work.documents)
 
     async def _translations(
         self,

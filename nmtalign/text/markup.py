@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, islice, pairwise, zip_longest
+from itertools import accumulate, chain, islice, pairwise, zip_longest
 from typing import Any, Literal, NamedTuple, cast
 from uuid import uuid4
 
@@ -78,14 +78,15 @@ _BLOCK = re.compile(
 _INSIDE = re.compile("audio|br|button|iframe|link|meta|opt.*|param|select|source|template|textarea|title|track|video")
 _LIST = re.compile("datalist|dir|dl|menu|ol|select|table|ul")
 _ENTRY = re.compile("d[dt]|li|optgroup|option|t[dhr]|tbody|tfoot|thead")
-_NEXT = {  # what an entry of a list without an end tag ends before, unless it is in another list
+_NEXT = {  # what an entry of a list or ruby without an end tag ends before, unless it is in another list
     **dict.fromkeys(("dd", "dt", "li", "option", "td", "th"), _ENTRY),
     "tr": re.compile("tr|tbody|tfoot|thead"),
+    **dict.fromkeys(("rp", "rt"), re.compile("r[bpt]|ruby")),
 }
 _EMPTY = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
 _RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they contain no tags
 # Not translated.
-_VERBATIM = re.compile(rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|svg|math|object|(?:\w+:)?(?:ph|it|bpt|ept)")
+_VERBATIM = re.compile(rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|rp|rt|svg|math|object|(\w+:)?(ph|it|bpt|ept)")
 _BESIDE_LINK = regex.compile(
     rf"(?<={_LETTER})(?:</a\s*><[a-z][^<>]*>|</[a-z]\w*\s*><a\s[^<>]*>)(?={_LETTER})", regex.IGNORECASE
 )
@@ -141,19 +142,19 @@ class MarkedText:
         self._spaced, self._last = False, cast(Mark | None, None)  # since the last word: blanks, and an empty mark
         self._read()
         self._tail = self._blanks
-        self.units = units_of(self.text)
+        self._placeholders = tuple(_PLACEHOLDER.findall(self.text))
+        self._tokens = tokens if self._placeholders else ()  # those of a large document take much memory
 
     def spans(self) -> list[tuple[int, int]]:
         """The first unit that each mark encloses, and the one behind the last; both are equal for an empty one."""
-        starts, stops = zip(*self.units, strict=True)
+        starts, stops = zip(*units_of(self.text), strict=True)
         firsts = (bisect_right(stops, mark.start) for mark in self.marks)
         lasts = (bisect_left(starts, mark.stop) if mark.start < mark.stop else 0 for mark in self.marks)
         return [(first, max(first, last)) for first, last in zip(firsts, lasts, strict=True)]
 
     def keeps_placeholders(self, text: str) -> bool:
         """Whether a translation has the placeholders of the text, in their order."""
-        own = _PLACEHOLDER.findall(self.text)
-        return not own or own == _PLACEHOLDER.findall(text)
+        return not self._placeholders or self._placeholders == tuple(_PLACEHOLDER.findall(text))
 
     def without_placeholders(self) -> "MarkedText":
         """The same segment with an empty mark for each placeholder."""
@@ -267,7 +268,7 @@ def _spaced(marks: Sequence[tuple[Mark, str]], between: str, left: str, right: s
     if left and right:
         blank = " " if before.isspace() else "" if _OF_WORD.match(before) or after.isspace() else between
         end = " " if after.isspace() and right.isalnum() else between
-        return blank + done + ("" if blank and after.isalnum() else end)
+        return blank + done + ("" if (blank and after.isalnum()) or done[-1].isspace() else end)
     # A sign that stood beside the marks, and does not any more, leaves a blank.
     own, beside, edge = (before, left, done[0]) if left else (after, right, done[-1])
     blank = " " if own and own != beside and not _OF_WORD.match(own) and not edge.isspace() else ""
@@ -315,7 +316,7 @@ def read_markup(data: bytes, markup: Markup, languages: tuple[str, str] = ("", "
             raise InputError(f"line {line}: not UTF-8 (byte 0x{error.object[error.start]:02x}); {fix}") from None
         tokens = _tags(text, languages) if markup == "html" else _subtitles(text, markup)
     size = 0
-    for token in (*tokens, MarkupToken("break", "")):
+    for token in chain(tokens, [MarkupToken("break", "")]):
         chunks = _CHUNK.findall(token.text) if len(token.text) > _LONGEST else []
         for part in [MarkupToken("text", encode(chunk), text=chunk) for chunk in chunks] or [token]:
             size += len(part.text)
@@ -438,9 +439,7 @@ def _xliff_root(data: bytes, languages: tuple[str, str]) -> Any:
                 one.set(names[1], one.get(names[1], languages[1]))
                 for name, language in zip(names, languages, strict=True):
                     if main_language(stated := one.get(name)) != main_language(language):
-                        raise InputError(
-                            f"its {name} is {stated}, and that of the model {language}; give another model"
-                        )
+                        raise InputError(f"its {name} is {stated}, and the model's is {language}; give another model")
     return root
 
 

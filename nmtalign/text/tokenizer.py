@@ -963,30 +963,25 @@ def read_entries(path: Path) -> Iterator[tuple[str, str, float]]:
     """Source word, target word and probability of each line of a lexicon, in the order of the file.
 
     `path` may be the folder of `nmtalign link`. Spaces or tabs separate the fields. A probability may be a logarithm; a
-    line without one counts as certain. Lines for "no word" are skipped. Raises FormatError naming file and line.
+    line without one counts as certain. Lines for "no word" are skipped. Raises InputError naming file and line.
     """
     path = lexicon_file(path)
-    try:
-        for number, line in enumerate(read_lines(path), 1):
-            entry = _entry(path, number, line)
-            if NO_WORD.isdisjoint(entry[:2]):
-                yield entry
-    except InputError as error:
-        raise FormatError(str(error)) from None
+    for number, line in enumerate(read_lines(path), 1):
+        entry = _entry(path, number, line)
+        if NO_WORD.isdisjoint(entry[:2]):
+            yield entry
 
 
 def _entry(path: Path, number: int, line: str) -> tuple[str, str, float]:
-    fields = [field for field in line.replace("\t", " ").split(" ") if field]
+    where, fields = f"{path}: line {number}", [field for field in line.replace("\t", " ").split(" ") if field]
     if len(fields) not in (2, 3):
-        raise FormatError(
-            f"{path}: line {number}: {len(fields)} fields; a lexicon has `source target` or `source target probability`"
-        )
+        raise InputError(f"{where}: {len(fields)} fields; a lexicon has `source target` or `source target probability`")
     try:
         probability = float(fields[2]) if len(fields) == 3 else 1.0
     except ValueError:
         probability = math.nan
     if math.isnan(probability):
-        raise FormatError(f"{path}: line {number}: {fields[2]!r} is not a probability")
+        raise InputError(f"{where}: {fields[2]!r} is not a probability")
     return fields[0], fields[1], probability
 
 

@@ -22,6 +22,7 @@ from nmtalign.translating.file_translation import FileTranslation, InputRequest
 from nmtalign.translating.translator import Translation, Translator
 
 _LARGEST = 64 << 20  # bytes of a document, all of which is in memory; a small compressed file may contain more
+Key = tuple[int, int]  # the number of a document, and the place of a segment in it
 Unit = tuple[int, int]  # where a word begins and ends in a text
 _BYTE = re.compile(r"<(?:0x)?(?:([89AB])|[0-9A-F])[0-9A-F]>")  # a token; with a group, not the first byte of a letter
 
@@ -34,36 +35,39 @@ _AS_BROWSERS = {"iso-8859-1": "windows-1252", "us-ascii": "windows-1252", "gb231
 
 
 class DocumentTexts:
-    """The texts of documents: `while lines := work.lines(): work.add(translations of them)`, then `work.documents()`.
+    """The texts of documents: `while lines := work.lines():`, `work.add` for each of these, then `work.documents()`.
 
     A translation that changes a placeholder is replaced by one of the text without placeholders, which the links place.
+    The links are those of `aligner`, a folder of `nmtalign link`, else the attention gives them.
     """
 
-    def __init__(self, documents: Iterable[Sequence[str | MarkedText]]) -> None:
-        self._documents = list(map(list, documents))
-        self._done: dict[tuple[int, int], tuple[MarkedText, Translation]] = {}
+    def __init__(self, documents: Iterable[Sequence[str | MarkedText]], aligner: str = "") -> None:
+        self._documents, self._aligner = list(map(list, documents)), aligner
+        self._to_link: dict[Key, tuple[MarkedText, Translation]] = {}
         parts = ((number, at, part) for number, own in enumerate(self._documents) for at, part in enumerate(own))
         self._waiting = {(number, at): part for number, at, part in parts if isinstance(part, MarkedText)}
 
-    def lines(self) -> list[tuple[int, str]]:
-        """The texts that are to be translated, each with the number of its document."""
-        return [(number, segment.text) for (number, _), segment in self._waiting.items()]
+    def lines(self) -> list[tuple[Key, str]]:
+        """The texts that are to be translated, each with the number of its document and its place in it."""
+        return [(key, segment.text) for key, segment in self._waiting.items()]
 
-    def add(self, translations: Sequence[Translation]) -> None:
-        """Adds the translations of `lines`, in their order."""
-        for (key, segment), translation in zip(list(self._waiting.items()), translations, strict=True):
-            bare = segment if segment.keeps_placeholders(translation.text) else segment.without_placeholders()
-            if bare.text == segment.text:  # a placeholder with a tag inside is in no text that could be taken out
-                self._done[key] = self._waiting.pop(key), translation
-            else:
-                self._waiting[key] = bare
+    def add(self, key: Key, translation: Translation) -> None:
+        """Adds the translation of one of the `lines`."""
+        segment = self._waiting.pop(key)
+        bare = segment if segment.keeps_placeholders(translation.text) else segment.without_placeholders()
+        if bare.text != segment.text:  # a placeholder with a tag inside is in no text that could be taken out
+            self._waiting[key] = bare
+        elif self._aligner and segment.marks:
+            self._to_link[key] = segment, translation
+        else:
+            self._documents[key[0]][key[1]] = put_back(segment, translation)
 
-    def documents(self, aligner: str = "") -> list[str]:
-        """The translated documents; `aligner` is a folder of `nmtalign link`, else the attention gives the links."""
-        marked = {key: own for key, own in self._done.items() if own[0].marks}
-        linked = dict(zip(marked, _aligned(list(marked.values()), aligner), strict=True)) if aligner else {}
-        for (number, at), (segment, translation) in self._done.items():
-            self._documents[number][at] = put_back(segment, translation, linked.get((number, at)))
+    def documents(self) -> list[str]:
+        """The translated documents."""
+        pairs = self._to_link.items()
+        linked = _aligned([pair for _, pair in pairs], self._aligner) if pairs else ()
+        for ((number, at), pair), weights in zip(pairs, linked, strict=True):
+            self._documents[number][at] = put_back(*pair, weights)
         return ["".join(cast(list[str], parts)) for parts in self._documents]
 
 
@@ -74,7 +78,7 @@ def put_back(segment: MarkedText, translation: Translation, weights: NDArray[np.
         return segment.put_back(text, [])
     units = units_of(text)
     if weights is None or len(weights) != len(units):
-        weights = unit_weights(translation, segment.units, units)
+        weights = unit_weights(translation, units_of(segment.text), units)
     # Without spaces, a line ends before a letter that begins a token.
     parts = _overlap(translation.tokens, units) > 0.5
     inside: list[bool] = np.any(parts[1:] & parts[:-1], axis=1).tolist()
@@ -140,9 +144,7 @@ class DocumentTranslation(FileTranslation):
     def _translations(self, translator: Translator) -> Iterator[tuple[Translation, bytes]]:
         config, path = self._config, self._inputs.paths[0]
         if config.markup is None or not (translator.alignments or config.aligner):
-            raise UsageError(
-                "this model has no attention, which places the tags; give --set aligner=DIR of nmtalign link"
-            )
+            raise UsageError("this model has no attention to place the tags; give --set aligner=DIR of nmtalign link")
         with reading(path) as stream:
             if len(data := stream.read(_LARGEST + 1)) > _LARGEST:
                 raise InputError(f"{shown(path)}: larger than {_LARGEST >> 20} MiB, decompressed; give a part of it")
@@ -150,17 +152,17 @@ class DocumentTranslation(FileTranslation):
         data = data if encoding == "utf-8" else data.decode(encoding).encode()
         try:
             languages = translator.loaded.source_language, translator.loaded.target_language
-            work = DocumentTexts([read_markup(data, config.markup, languages)])
+            work = DocumentTexts([read_markup(data, config.markup, languages)], config.aligner)
         except InputError as error:
             raise InputError(f"{shown(path)}: {error}") from None
         while lines := work.lines():
-            size, done = len(data) // len(lines), list[Translation]()
+            size = len(data) // len(lines)
             requests = (
                 InputRequest(text=text, place=shown(path), index=number, end=(number + 1) * size, valid=True)
                 for number, (_, text) in enumerate(lines)
             )
-            for translation in translator.translate_numbered(requests, available=True):
-                done.append(translation)
+            translations = translator.translate_numbered(requests, available=True)
+            for (key, _), translation in zip(lines, translations, strict=True):
+                work.add(key, translation)
                 yield translation, b""
-            work.add(done)
-        self.rest = work.documents(config.aligner)[0].encode(encoding, "xmlcharrefreplace")
+        self.rest = work.documents()[0].encode(encoding, "xmlcharrefreplace")

@@ -189,7 +189,7 @@ class FileScores:
     ) -> None:
         """With `n_best` the target is a list, and with `rescore` its lines are sorted by the scores of the models.
 
-        Raises UsageError for more than one source, and for one in JSON.
+        Raises UsageError for more than one source, for one in JSON, and for what only a search or `align` gives.
         """
         if len(sources) > 1:
             raise UsageError(f"{target}: is scored with one source text; {len(sources)} are given")
@@ -197,6 +197,8 @@ class FileScores:
             raise UsageError(f"{target}: is scored with plain text; leave out input_format = json")
         if n_best and config.format == "json":
             raise UsageError(f"{target}: an n-best list gets features in Moses's format; leave out --format json")
+        if config.alignment != "none" or config.n_best > 1:
+            raise UsageError(f"{target}: is only scored; leave out --alignment (nmtalign align gives it) and --n-best")
         self.lines = self.tokens = 0
         self._source, self._target, self._output, self._config = sources[0], target, output, config
         self._n_best, self._rescore, self._notify = n_best, rescore, notify

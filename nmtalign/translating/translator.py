@@ -142,7 +142,7 @@ class Translator:
         """With `alignments` every translation includes its weights, if a model has attention.
 
         `once` reads the glossary and the lexicon for all translators that share it. Raises UsageError if the settings
-        do not fit the models, InputError for a glossary, FormatError for a lexicon or an aligner that cannot be read.
+        do not fit the models, InputError for a glossary or a lexicon, FormatError for an aligner that cannot be read.
         """
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]

@@ -21,7 +21,7 @@ _FULL = {"l'": "le", "d'": "de", "n'": "ne", "s'": "se", "qu'": "que"}
 def read_lexicon(path: Path) -> dict[str, str]:
     """The most probable translation of each source word, the first one of equals; the format is that of `read_entries`.
 
-    Raises FormatError with file and line.
+    Raises InputError with file and line.
     """
     best: dict[str, tuple[float, str]] = {}
     for source, target, probability in read_entries(path):

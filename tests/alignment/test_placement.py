@@ -47,6 +47,8 @@ def test_lines_have_words_if_there_are_enough():
     assert place(lines, links) == [(1, 1), (2, 2)]
     assert place(lines, links[:0]) == [(0, 0), (0, 0)]
     assert place(lines[:1], np.eye(4, 3, dtype=np.float32), [False, True, False, False])[0] != (1, 1)
+    edges = [TagSpan(0, 0, line=True), *lines, TagSpan(3, 3, line=True)]  # beside lines without words, such as a note
+    assert place(edges, links) == [(0, 0), (1, 1), (2, 2), (3, 3)]
 
 
 @settings(max_examples=300)

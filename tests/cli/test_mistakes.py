@@ -225,6 +225,7 @@ ERRORS = """
 2 aer alignments.h5 links.txt --links-method argmax => no such option: --links-method; align again with
 4 aer cut.h5 links.txt => cut.h5: damaged
 3 translate test.en --glossary none.tsv => none.tsv: cannot read: No such file or directory
+3 translate test.en --lexicon none.tsv => none.tsv: cannot read: No such file or directory
 3 translate test.en --glossary links.txt => links.txt: line 1: has an empty side or not one tab; write a term
 2 translate - --glossary - => standard input (-) is given more than once
 2 translate - --lexicon - --replace-unk => standard input (-) is given more than once
@@ -233,6 +234,8 @@ ERRORS = """
 3 translate test.en -o x --target short.fr => short.fr: has no line 4, but test.en has
 2 translate test.en -o x - --target test.fr => test.fr: is scored with one source text; 2 are given
 2 translate test.en -o x --target - --set glossary=- => standard input (-) is given more than once
+2 translate test.en -o x --target test.fr --alignment hard => test.fr: is only scored; leave out --alignment (
+2 translate test.en -o x --n-best-list list --n-best 2 => list: is only scored; leave out --alignment (nmtalign align
 2 translate test.en -o x --target test.fr --rescore => --rescore sorts an n-best list: give --n-best-list FILE
 2 translate test.en -o x --target test.fr --n-best-list list => --target scores given translations; leave out --n-best-
 2 translate test.en -o x --target test.fr --resume => --target scores given translations; leave out --resume

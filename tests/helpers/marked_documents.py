@@ -43,7 +43,8 @@ class ShufflingTranslator:
 def translated(data, markup, translator):
     work = DocumentTexts([read_markup(data, markup, ("en", "fr"))])
     while lines := work.lines():
-        work.add([translator.translate(line) for _, line in lines])
+        for key, line in lines:
+            work.add(key, translator.translate(line))
     return work.documents()[0]
 
 

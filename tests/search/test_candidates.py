@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.errors import FormatError
+from nmtalign.errors import InputError
 from nmtalign.search.candidates import CandidateLists
 from nmtalign.text.tokenizer import Vocabulary
 
@@ -77,7 +77,7 @@ PIECES_OUT = Vocabulary(["</s>", "<unk>", "▁le", "▁renard", "s", "."])
 def test_a_wrong_lexicon_is_refused(tmp_path, text, source, target, message):
     path = tmp_path / "lexicon.txt"
     path.write_text(text)
-    with pytest.raises(FormatError) as raised:
+    with pytest.raises(InputError) as raised:
         CandidateLists.read(path, source, target, 1)
     assert str(raised.value).startswith(f"{path}: ")
     assert message in str(raised.value)

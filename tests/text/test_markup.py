@@ -73,6 +73,7 @@ def unchanged(text, markup):
         ("<p>שלום <b>עולם</b> 5</p>", "html"),
         ("<p>猫が<b>好き</b>です。</p>", "html"),
         ("1\n00:00:01,000 --> 00:00:02,000\n", "srt"),
+        ("00:00:01,000 --> 00:00:02,000\nThe fox ♪ sees\n", "srt"),
         ("1\n00:00:01,000 --> 00:00:02,000\nThe fox\n \nsees\n\n\n2\n00:00:02,000 --> 00:00:03,000\n\nboat\n", "srt"),
     ],
 )
@@ -204,7 +205,7 @@ def test_xliff_2_has_the_state_at_the_segment():
 def test_xliff_of_other_languages_than_those_of_the_model_is_refused(languages):
     text = XLIFF.replace('"en"', '"en-US" target-language="fr-CA"').encode()
     read_markup(text, "xliff", ("en_GB", "fr"))
-    with pytest.raises(InputError, match=r"language is .*-.., and that of the model de; give another model"):
+    with pytest.raises(InputError, match=r"language is .*-.., and the model's is de; give another model"):
         read_markup(text, "xliff", languages)
 
 
@@ -334,6 +335,7 @@ def test_only_placeholders_are_not_translated():
         ("<p translate=no>a fox<br>a fox<p>a boat<p translate=no>a fox</div>the fox", ["a boat", "the fox"]),
         ("<p>a <code>fox<br>a fox</code> boat<p>the <code>fox<p>fox", ["a boat", "the", "fox"]),
         ("a boat <svg><title>a fox</title><text>a fox</text></svg>", ["a boat"]),
+        ("<ruby>a boat<rp>(<rt>fox<rp>)</ruby> sees", ["a boat sees"]),
     ],
 )
 def test_an_element_that_is_not_translated_may_have_no_end_tag(text, found):
@@ -367,6 +369,7 @@ def marks(text, markup="html"):
         ),
         ("the <i class=notranslate-x>fox</i>", [("<i class=notranslate-x>", "</i>")]),
         ("the <i class='a notranslate'>fox</i> sees", [("<i class='a notranslate'>fox</i>", "")]),
+        ("<ruby>狐<rp>(</rp><rt>きつね</rt></ruby>", [("<ruby>", "</ruby>"), ("<rp>(</rp><rt>きつね</rt>", "")]),
         ("the <i TRANSLATE = 'No'>fox</i> sees", [("<i TRANSLATE = 'No'>fox</i>", "")]),
     ],
 )

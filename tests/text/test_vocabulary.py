@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.errors import FormatError
+from nmtalign.errors import FormatError, InputError
 from nmtalign.text.tokenizer import EOS, EOS_ID, UNK, UNK_ID, Vocabulary, is_word, read_entries
 
 WORDS = st.text(
@@ -105,15 +105,15 @@ def test_entries_come_in_the_order_of_the_file(tmp_path):
 def test_a_wrong_line_is_named(tmp_path, line, message):
     path = tmp_path / "lexicon"
     path.write_text(f"a un 1\n{line}\n")
-    with pytest.raises(FormatError) as raised:
+    with pytest.raises(InputError) as raised:
         list(read_entries(path))
     assert str(raised.value).startswith(f"{path}: line 2: ")
     assert message in str(raised.value)
 
 
 def test_a_lexicon_that_cannot_be_read(tmp_path):
-    with pytest.raises(FormatError, match="none: cannot read"):
+    with pytest.raises(InputError, match="none: cannot read"):
         list(read_entries(tmp_path / "none"))
     (tmp_path / "bytes").write_bytes(b"a un\n\xff un\n")
-    with pytest.raises(FormatError, match="line 2: not UTF-8"):
+    with pytest.raises(InputError, match="line 2: not UTF-8"):
         list(read_entries(tmp_path / "bytes"))

@@ -1,6 +1,8 @@
 """Documents with markup after translation: each tag and each placeholder once, and nested as before."""
 
+import random
 import re
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -84,10 +86,21 @@ def test_a_placeholder_that_cannot_be_taken_out_may_change(text):
     for _ in range(2):
         source = ("the", "fox")
         best = Alternative("le renard", ("le", "renard"), 0.0, 0.0, (0.0,), np.eye(3, dtype=np.float32))
-        work.add([translation_of(Request(line), source, 0, best) for _, line in work.lines()])
+        for key, line in work.lines():
+            work.add(key, translation_of(Request(line), source, 0, best))
     assert work.lines() == []
     (found,) = work.documents()
     assert Counter(TAG.findall(found)) == Counter(TAG.findall(f"<p>{text}</p>"))
+
+
+def test_a_large_document_takes_little_memory():
+    page = b"<p>the fox sees a red boat, and the <b>boat</b> sees it.</p>\n" * 200
+    translator = ShufflingTranslator(random.Random(1))
+    tracemalloc.start()
+    translated(page, "html", translator)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50 * len(page)  # 24; with all tokens and translations 96
 
 
 def test_attention_between_tokens_becomes_attention_between_words():
