@@ -35,7 +35,7 @@ def refuse(pid, number):
     raise AssertionError("os.kill ends a process on Windows")
 
 os.kill = refuse
-shutil._use_fd_functions = False  # as on Windows
+shutil._use_fd_functions, shutil._rmtree_impl = False, shutil._rmtree_unsafe  # as on Windows
 opened = os.open
 
 def open_file(path, flags, *rest, **options):

@@ -67,7 +67,8 @@ def run_shell(codes, folder, environment):
     for code in codes:
         for pattern, smaller in SMALLER:
             code = re.sub(pattern, smaller, code)
-        call = ["bash", "-euo", "pipefail", "-c", f"{code}\npwd > '{state}'"]
+        stop = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT  # a server, after an error, too"
+        call = ["bash", "-euo", "pipefail", "-c", f"{stop}\n{code}\npwd > '{state}'"]
         result = subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True)
         assert result.returncode == 0, f"{code}\n{result.stdout}\n{result.stderr}"
         folder = Path(state.read_text().rstrip("\n"))
