@@ -165,7 +165,7 @@ def score(
         return Path(given) if isinstance(given, str) else given
 
     systems = hypotheses if isinstance(hypotheses, Mapping) else {"hypothesis": hypotheses}
-    single = isinstance(references, str | Path) or all(isinstance(line, str) for line in references)
+    single = isinstance(references, str | Path) or all(isinstance(line, str | float | None) for line in references)
     several: Any = [references] if single else references
     with _resolved("score", ScoreConfig, config, settings) as config:
         scored, references = {name: text(system) for name, system in systems.items()}, [text(each) for each in several]
