@@ -23,14 +23,22 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Self, get_args, overload
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.links import SIDES, AlignmentRecord, LinkedPair, blocks, row_entropies
 from nmtalign.errors import FormatError, NmtalignError, UsageError
 from nmtalign.files import JOURNAL, PartialFile, atomic_path, disk_errors, kind_of, parse_json
-from nmtalign.hdf5 import check_seal, created, damage, opened, plain_attributes, plain_datasets, write_attributes
+from nmtalign.hdf5 import (
+    check_seal,
+    created,
+    damage,
+    is_hdf5,
+    opened,
+    plain_attributes,
+    plain_datasets,
+    write_attributes,
+)
 from nmtalign.settings.command_settings import SoftSymmetrization, TranslateConfig
 from nmtalign.settings.definition import select, shortened
 from nmtalign.text.lines import counted
@@ -112,7 +120,7 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
         self.path = Path(path)
         if not self.path.exists():
             raise FormatError(f"{self.path}: no such file; `nmtalign align -o FILE.h5` writes one")
-        if not (self.path.is_file() and h5py.is_hdf5(self.path)):
+        if not is_hdf5(self.path):
             kind = kind_of(self.path) or "no regular file"
             why = "not HDF5, or cut off" if kind == "a binary file" else f"it is {kind}"
             raise FormatError(f"{self.path}: not an alignment file ({why}); `nmtalign align -o FILE.h5` writes one")

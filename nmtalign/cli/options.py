@@ -151,6 +151,7 @@ def _parameter(one: Setting, section: str) -> inspect.Parameter:
         help=help_text(one, section),
         metavar=None if one.base is bool else metavar(one),
         rich_help_panel="Settings",
+        readable=False,
         autocompletion=(lambda incomplete: [choice for choice in one.choices if choice.startswith(incomplete)])
         if one.choices
         else None,
