@@ -386,8 +386,7 @@ def view(
     with one line for each remark. Raises UsageError for an unknown ending and for a sentence that a file does not have.
     """
     listed = [inputs] if isinstance(inputs, str | Path) else inputs
-    named = [one if isinstance(one, tuple) else (Path(one).stem, one) for one in listed]
-    files = [(name, Path(path)) for name, path in named]
+    files = [(one[0], Path(one[1])) if isinstance(one, tuple) else (Path(one).stem, Path(one)) for one in listed]
     path, links = (None if one is None else Path(one) for one in (output, gold))
     with _resolved("view", ViewConfig, config, settings) as config:
         if bool(models) != live:

@@ -69,8 +69,6 @@ def main() -> None:
     """Runs the command line and exits."""
     # With this mode, which MKL reads at its first product, fewer numbers depend on the other rows of a product.
     os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
-    if os.environ.get("COLUMNS") == "0":  # of a terminal without a size, for which rich would print nothing
-        del os.environ["COLUMNS"]
     os.environ.pop("MPLBACKEND", None)  # of a notebook; another matplotlib may not know it, and files need none
     try:
         open_streams()

@@ -226,9 +226,8 @@ def _text(given: TextOrPath, name: str) -> Text:
     if isinstance(given, Path):
         return read_text(given)
     lines = list(given)
-    for number, line in enumerate(lines, 1):
-        if not isinstance(line, str):
-            raise UsageError(f"{name}: line {number}: {str(line)[:60]!r} is not a text")
+    if wrong := [number for number, line in enumerate(lines) if not isinstance(line, str)]:
+        raise UsageError(f"{name}: line {wrong[0] + 1}: {str(lines[wrong[0]])[:60]!r} is not a text")
     return Text(name, lines)
 
 

@@ -44,13 +44,6 @@ def test_help_is_that_of_h_and_cuts_no_name(monkeypatch, here, command):
         assert "A heat map is not an explanation" in " ".join(text.split())
 
 
-def test_a_terminal_without_a_size_gets_the_help_of_80_columns(nmtalign, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    expected = nmtalign("info", "--help").stdout
-    monkeypatch.setenv("COLUMNS", "0")
-    assert nmtalign("info", "--help").stdout == expected
-
-
 def test_what_reads_a_file_reports_that_it_cannot(tmp_path, monkeypatch):
     """typer would end the command with the code of a wrong option, and name the argument but not what to do."""
     (tmp_path / "links").write_text("0-0\n")
