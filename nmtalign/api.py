@@ -170,8 +170,7 @@ def score(
     with _resolved("score", ScoreConfig, config, settings) as config:
         scored, references = {name: text(system) for name, system in systems.items()}, [text(each) for each in several]
         scores = {metric: [text(one) for one in given] for metric, given in (segment_scores or {}).items()}
-        lines, knowing = text(source), text(model)
-        return run_scoring(scored, references, lines, config, scores, knowing, translation, notify, progress)
+        return run_scoring(scored, references, text(source), config, scores, text(model), translation, notify, progress)
 
 
 def link(
