@@ -165,13 +165,12 @@ def score(
         return Path(given) if isinstance(given, str) else given
 
     systems = hypotheses if isinstance(hypotheses, Mapping) else {"hypothesis": hypotheses}
-    single = isinstance(references, str | Path) or all(isinstance(line, str) for line in references)
+    single = isinstance(references, str | Path) or all(isinstance(line, str | float | None) for line in references)
     several: Any = [references] if single else references
     with _resolved("score", ScoreConfig, config, settings) as config:
         scored, references = {name: text(system) for name, system in systems.items()}, [text(each) for each in several]
         scores = {metric: [text(one) for one in given] for metric, given in (segment_scores or {}).items()}
-        lines, knowing = text(source), text(model)
-        return run_scoring(scored, references, lines, config, scores, knowing, translation, notify, progress)
+        return run_scoring(scored, references, text(source), config, scores, text(model), translation, notify, progress)
 
 
 def link(
@@ -386,8 +385,7 @@ def view(
     with one line for each remark. Raises UsageError for an unknown ending and for a sentence that a file does not have.
     """
     listed = [inputs] if isinstance(inputs, str | Path) else inputs
-    named = [one if isinstance(one, tuple) else (Path(one).stem, one) for one in listed]
-    files = [(name, Path(path)) for name, path in named]
+    files = [(one[0], Path(one[1])) if isinstance(one, tuple) else (Path(one).stem, Path(one)) for one in listed]
     path, links = (None if one is None else Path(one) for one in (output, gold))
     with _resolved("view", ViewConfig, config, settings) as config:
         if bool(models) != live:

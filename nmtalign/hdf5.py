@@ -136,6 +136,13 @@ def write_attributes(node: h5py.HLObject, attributes: Mapping[str, Any]) -> None
             node.attrs[name] = value
 
 
+def is_hdf5(path: Path) -> bool:
+    """Returns whether a file is HDF5; False if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return path.is_file() and bool(h5py.is_hdf5(path))
+    return False
+
+
 def opened(path: Path) -> h5py.File:
     """Opens a file to read it, with locks as in plain h5py: a process can open a file again only in the same way.
 

@@ -67,8 +67,7 @@ def describe_machine(root: Path = Path("/")) -> dict[str, Any]:
             problems.append(_problem(f"{name}: only {free:.1f} GB are free", fix))
     known = facts["processor"]["instructions"]
     if platform.machine().lower() in ("x86_64", "amd64") and known and "AVX2" not in known:
-        fix = "nothing to do: nmtalign works, several times slower"
-        problems.append(_problem("the processor has no AVX2", fix))
+        problems.append(_problem("the processor has no AVX2", "nothing to do: nmtalign works, several times slower"))
     if (load := psutil.getloadavg()[0]) > facts["cores"]["present"]:
         problems.append(_problem(f"{load:.0f} processes compete for the cores", "wait, or end other programs"))
     return {**facts, "problems": problems}

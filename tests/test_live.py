@@ -61,6 +61,9 @@ AWKWARD = [
     "\u1019\u103c\u1014\u103a\u1019\u102c \u0e19\u0e49\u0e33 \u0ea5\u0eb3 \u1112\u1161\u11ab",
     "\u200dx a\u200db \U0001f466\u200d\u0301",
     "5,000,000 , 3,a b,4 7, ,8",
+    "\ufeffa line of a file from Windows\ufeff",
+    "\u200b\u200e",
+    "the last word is a ▁",
     "Mr. mr. St. st. M. Mme. Nr. 5 Art. 7 bzw. usw.",
 ]
 KINDS = {

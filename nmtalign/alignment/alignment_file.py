@@ -23,14 +23,13 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Self, get_args, overload
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from nmtalign import hdf5
 from nmtalign.alignment.links import SIDES, AlignmentRecord, LinkedPair, blocks, row_entropies
 from nmtalign.errors import FormatError, NmtalignError, UsageError
 from nmtalign.files import JOURNAL, PartialFile, atomic_path, disk_errors, kind_of, parse_json
-from nmtalign.hdf5 import check_seal, created, damage, opened, plain_attributes, plain_datasets, write_attributes
 from nmtalign.settings.command_settings import SoftSymmetrization, TranslateConfig
 from nmtalign.settings.definition import select, shortened
 from nmtalign.text.lines import counted
@@ -112,16 +111,16 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
         self.path = Path(path)
         if not self.path.exists():
             raise FormatError(f"{self.path}: no such file; `nmtalign align -o FILE.h5` writes one")
-        if not (self.path.is_file() and h5py.is_hdf5(self.path)):
+        if not hdf5.is_hdf5(self.path):
             kind = kind_of(self.path) or "no regular file"
             why = "not HDF5, or cut off" if kind == "a binary file" else f"it is {kind}"
             raise FormatError(f"{self.path}: not an alignment file ({why}); `nmtalign align -o FILE.h5` writes one")
         with self._damage():
-            check_seal(self.path, _SEAL_AT_ONCE)
-            self._file = opened(self.path)
-            self.attributes = plain_attributes(self._file)
+            hdf5.check_seal(self.path, _SEAL_AT_ONCE)
+            self._file = hdf5.opened(self.path)
+            self.attributes = hdf5.plain_attributes(self._file)
             self._check_format()
-            self._datasets = _known(plain_datasets(self._file))
+            self._datasets = _known(hdf5.plain_datasets(self._file))
             self.dtype = str(self._datasets["weights"].dtype)
             self._length = len(self._datasets["sentence_id"])
             for name, length in _lengths(self._length, {name: self._last(name) for name in OFFSETS}).items():
@@ -189,7 +188,7 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
     def info(self) -> dict[str, Any]:
         """Returns counts of pairs, words, links and cells, the bytes on disk, and the attributes."""
         with self._damage():
-            check_seal(self.path)
+            hdf5.check_seal(self.path)
             cells, size = len(self._datasets["weights"]), self.path.stat().st_size
             return {
                 "pairs": self._length,
@@ -206,7 +205,7 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
     def _damage(self) -> contextlib.AbstractContextManager[None]:
         if self._closed:
             raise UsageError(f"{self.path}: this AlignmentFile is closed; read it before, inside the `with`")
-        return damage(self.path, "alignment file", "write it again")
+        return hdf5.damage(self.path, "alignment file", "write it again")
 
     def _check_format(self) -> None:
         if self.attributes.get("format") != FORMAT:
@@ -455,7 +454,7 @@ class AlignmentWriter:
             self._start()
 
     def _damaged_journal(self) -> contextlib.AbstractContextManager[None]:
-        return damage(self.partial, "file of an interrupted run", "move it away, or leave out --resume")
+        return hdf5.damage(self.partial, "file of an interrupted run", "move it away, or leave out --resume")
 
     def _payloads(self) -> Iterator[tuple[bytes, int]]:
         """Yields the content of each complete block, the settings first, and the place where it ends."""
@@ -510,9 +509,9 @@ class AlignmentWriter:
         """Writes the HDF5 file of the journal. If the disk refuses, there is no new file, and the journal stays."""
         for left in self.path.parent.glob(f".{glob.escape(self.path.name)}.[0-9]*.partial"):
             left.unlink(missing_ok=True)  # from a run that was killed in this method
-        with self._damaged_journal(), atomic_path(self.path) as temporary, created(temporary) as file:
+        with self._damaged_journal(), atomic_path(self.path) as temporary, hdf5.created(temporary) as file:
             rises = {"nmtalign_version": __version__, "sentence_ids_rise": True}
-            write_attributes(file, {**self.attributes, **rises})
+            hdf5.write_attributes(file, {**self.attributes, **rises})
             datasets, packed = {}, {"compression": "gzip", "compression_opts": _COMPRESSION, "shuffle": True}
             for name, (_, chunk) in DATASETS.items():
                 first, most, chunks = ((size, *_VALUE_SHAPES[name]) for size in (0, None, chunk))

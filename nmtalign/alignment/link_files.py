@@ -16,11 +16,10 @@ from operator import add
 from pathlib import Path
 from typing import Literal
 
-import h5py
-
 from nmtalign.alignment.alignment_file import AlignmentFile, method_of
 from nmtalign.alignment.links import Link
 from nmtalign.errors import InputError, UsageError
+from nmtalign.hdf5 import is_hdf5
 from nmtalign.settings.command_settings import AerConfig
 from nmtalign.settings.definition import FilePair
 from nmtalign.text import link_counting as counting
@@ -158,7 +157,7 @@ def read_links(path: Path, role: Role = "links", base: int | None = None, revers
     Positions count from `base` (0 or 1; None: as usual in the format). `reverse` exchanges source and target. Raises
     InputError naming file and line, FormatError for a damaged alignment file.
     """
-    if is_hdf5(path):
+    if path != STDIN and is_hdf5(path):
         if base:
             raise UsageError(f"{path}: positions in an alignment file count from 0; leave --{role}-base out")
         file = _stored_links(path)
@@ -172,13 +171,6 @@ def read_links(path: Path, role: Role = "links", base: int | None = None, revers
             pairs = [parse_links(line, f"{name}: line {number}", base, role) for number, line in enumerate(lines, 1)]
             file = LinkFile(name, "Pharaoh", base, pairs)
     return replace(file.turned() if reverse else file, reverse=reverse, role=role)
-
-
-def is_hdf5(path: Path) -> bool:
-    """Returns whether a file is HDF5; False if it cannot be read."""
-    with suppress(OSError):
-        return path != STDIN and path.is_file() and bool(h5py.is_hdf5(path))
-    return False
 
 
 def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> GoldLinks:

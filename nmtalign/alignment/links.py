@@ -7,7 +7,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -50,10 +50,10 @@ class AlignmentRecord:
 
     source: tuple[str, ...]
     target: tuple[str, ...]
-    weights: Matrix
+    weights: Matrix = field(compare=False)  # `==` of arrays is no truth value
     log_prob: float
     sentence_id: int
-    token_log_probs: NDArray[np.float32]
+    token_log_probs: NDArray[np.float32] = field(compare=False)
     hard_links: tuple[Link, ...]
     rank: int = 0  # place in an n-best list, from 0
     link_scores: tuple[float, ...] | None = None  # the probability of each hard link, if two directions chose them

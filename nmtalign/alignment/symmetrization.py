@@ -36,10 +36,11 @@ from typing import Any, Literal, TextIO, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.link_files import is_hdf5, parse_links
+from nmtalign.alignment.link_files import parse_links
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Link, Matrix, format_links, links_where
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text, check_other
+from nmtalign.hdf5 import is_hdf5
 from nmtalign.settings.command_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
 from nmtalign.text.lines import read_pairs, shown
 from nmtalign.text.link_counting import SAMPLE, check_alike

@@ -69,7 +69,8 @@ def align(
             )
         source, target = chosen.workspace.test_files
     target = common.need_target(source, target)
-    output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
+    if output is None and (resume or not pharaoh):
+        output = common.outputs["output"] = _DEFAULT_OUTPUT
     _check(output, resume, pharaoh)
     common.check_inputs(source, target)
     common.sleep_beside_others()
@@ -109,10 +110,8 @@ def _check(output: Path | None, resume: bool, pharaoh: bool) -> None:
             "--resume continues -o FILE.h5, and --pharaoh would print only the rest: leave it out, and run "
             "`nmtalign export` afterwards"
         )
-    if output is not None:
-        if output.is_dir():
-            raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
-        common.outputs["output"] = output
+    if output is not None and output.is_dir():
+        raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
 
 
 def _report(summary: "AlignmentSummary", output: Path | None, tell: Callable[[str], None]) -> None:

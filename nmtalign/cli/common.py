@@ -38,12 +38,12 @@ _joining = threading.Lock()  # held while a thread joins PyTorch's, and from the
 
 def own_argument(metavar: str, help: str, default: Any = None, **details: Any) -> Any:
     """A positional argument of a command; the default `...` means that it is required."""
-    return typer.Argument(default, metavar=metavar, help=help, show_default=False, **details)
+    return typer.Argument(default, metavar=metavar, help=help, show_default=False, readable=False, **details)
 
 
 def own_option(help: str, metavar: str | None = None, names: str = "", default: Any = None, **details: Any) -> Any:
     """An option of a command that is not a setting."""
-    return typer.Option(default, *names.split(), help=help, metavar=metavar, **details)
+    return typer.Option(default, *names.split(), help=help, metavar=metavar, readable=False, **details)
 
 
 def own_flag(help: str, names: str) -> Any:

@@ -44,8 +44,7 @@ def info(
     else:
         problems = {one["problem"]: one["fix"] for one in facts.get("problems", ())} or "none found"
         sys.stdout.writelines(_lines({**facts, "problems": problems} if path is None else facts))
-    files = facts.get("files", {})
-    if damaged := [f"{name} ({file['damaged']})" for name, file in files.items() if "damaged" in file]:
+    if damaged := [f"{name} ({file['damaged']})" for name, file in facts.get("files", {}).items() if "damaged" in file]:
         raise FormatError(f"{path}: damaged: {'; '.join(damaged)}")
     problems = facts.get("problems", ())
     if unusable := [f"{one['problem']} ({one['fix']})" for one in problems if one.get("unusable")]:

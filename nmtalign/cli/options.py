@@ -145,11 +145,10 @@ def _assignments(texts: Sequence[str], known: Mapping[str, Setting]) -> dict[str
 def _parameter(one: Setting, section: str) -> inspect.Parameter:
     """The option of a setting; None means that it is not given."""
     kind = bool if one.base is bool else Path if one.is_path else str  # `Setting.parse` converts numbers
-    made = typer.Option(
-        None,
+    made = own_option(
+        help_text(one, section),
+        None if one.base is bool else metavar(one),
         "/".join(one.options),
-        help=help_text(one, section),
-        metavar=None if one.base is bool else metavar(one),
         rich_help_panel="Settings",
         autocompletion=(lambda incomplete: [choice for choice in one.choices if choice.startswith(incomplete)])
         if one.choices

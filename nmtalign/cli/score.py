@@ -104,7 +104,13 @@ def score(
     if not quiet:
         common.say(*(f"wrote {path}" for path in (plot, html) if path and path != STDOUT))
     with contextlib.redirect_stdout(sys.stderr) if html == STDOUT else contextlib.nullcontext():
-        _print(result, chosen.settings.format)
+        if chosen.settings.format == "json":
+            sys.stdout.write(common.json_text(result.to_dict(), indent=2) + "\n")
+        elif chosen.settings.format == "csv":
+            sys.stdout.write(result.to_csv())
+        else:
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+            sys.stdout.write(result.to_text(width, colour=common.has_colour()))
     if chosen.settings.fail_under is not None:
         _judge(result, chosen.settings.fail_under)
 
@@ -156,16 +162,6 @@ def _check(chosen: Chosen[ScoreConfig], systems: int, html: Path | None, plot: P
         raise UsageError(f"{html}: a page's name ends in .html; give such a name to --html")
     if plot or (html and settings.by_length):
         need_matplotlib()
-
-
-def _print(result: "ScoreResult", format: str) -> None:
-    if format == "json":
-        sys.stdout.write(common.json_text(result.to_dict(), indent=2) + "\n")
-    elif format == "csv":
-        sys.stdout.write(result.to_csv())
-    else:
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-        sys.stdout.write(result.to_text(width, colour=common.has_colour()))
 
 
 def _judge(result: "ScoreResult", least: float) -> None:

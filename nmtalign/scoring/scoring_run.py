@@ -220,7 +220,13 @@ def read_text(path: Path) -> Text:
 
 
 def _text(given: TextOrPath, name: str) -> Text:
-    return read_text(given) if isinstance(given, Path) else Text(name, given)
+    """Reads a file, or takes lines; raises UsageError for a line that is no text, such as a missing value of pandas."""
+    if isinstance(given, Path):
+        return read_text(given)
+    lines = list(given)
+    if wrong := [number for number, line in enumerate(lines) if not isinstance(line, str)]:
+        raise UsageError(f"{name}: line {wrong[0] + 1}: {str(lines[wrong[0]])[:60]!r} is not a text")
+    return Text(name, lines)
 
 
 def check_aligned(texts: Sequence[Text]) -> None:

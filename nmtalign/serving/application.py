@@ -135,6 +135,11 @@ class _TimedProtocol(H11Protocol):
         self._begin_to_wait()
         super().on_response_complete()
 
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(msg)
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # this is the only response to a request whose body is not HTTP
+
     def _begin_to_wait(self) -> None:
         self.loop.call_later(self.config.timeout_keep_alive, self._expire, self.cycle)
 

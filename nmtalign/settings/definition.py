@@ -487,7 +487,7 @@ def stored_texts(data: Path) -> dict[str, tuple[str, str]]:
 def load_workspace(config: Path | None) -> Workspace:
     """Reads `config`, or nmtalign.toml if it is in the current folder; raises UsageError that names file and key."""
     path = config or Path(FILE_NAME)
-    if config is None and not path.exists():
+    if config is None and not (path.exists() or path.is_symlink()):
         return Workspace()
     table, lines = _read_toml(path, given=config is not None)
     known = {"corpus": [*_PAIRS, "gold", "tests"], **{name: [*settings] for name, settings in SECTIONS.items()}}

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from itertools import islice
 from pathlib import Path
@@ -97,7 +97,7 @@ class Alternative:
     score: float
     log_prob: float
     token_log_probs: tuple[float, ...]
-    alignment: Array | None = None
+    alignment: Array | None = field(default=None, compare=False)  # `==` of arrays is no truth value
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ function liveEngine() {
   const gap = new RegExp(`[${SPACES}]+`, "u"), words = (line) => line.split(gap).filter(Boolean);
   const BYTES = [...Array(256).keys()].map((byte) => byte === 32 ? WORD_START
     : byte > 32 && byte < 127 ? String.fromCharCode(byte) : `<${byte.toString(16).toUpperCase().padStart(2, "0")}>`);
+  const blank = new RegExp(`^[${SPACES}\\0-\\x1f\\x7f-\\x9f\\xad\\u061c\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u206f\\ufeff]*$`, "u");
   const blanksToSpaces = (line) => line.replace(/[ \t\r\f\v\n]+/g, " ").replace(/^ | $/g, "");
 
   const spaced = () => (line) => line.split(/[ \t\r\f\v\n]+/).filter(Boolean);
@@ -24,7 +25,7 @@ function liveEngine() {
     const ranks = new Map(pieces.map((piece, rank) => [piece, rank]));
     const split = scores ? mostProbable(ranks, scores) : merged(ranks);
     return (line) => {
-      const found = [], text = blanksToSpaces(line).split(" ").filter(Boolean).map((word) => WORD_START + word);
+      const found = [], text = blanksToSpaces(line).replace(/[ ▁]+$/, "").split(" ").filter(Boolean).map((word) => WORD_START + word);
       let unknown = false;
       for (const piece of (scores ? [text.join("")] : text).flatMap(split)) {
         if (unknown && !ranks.has(piece)) found[found.length - 1] += piece;
@@ -105,7 +106,7 @@ function liveEngine() {
       }).join(" ");
     };
     const plain = (line) => {
-      let text = separate(line.replace(/[\0-\x1f]/g, "").trim());
+      let text = separate(line.replace(/[\0-\x1f]/g, "").replace(/^ +| +$/g, ""));
       text = text.replace(/\.{2,}/g, (dots, start) =>
         ` ${"DOT".repeat(dots.length)}MULTI${start + dots.length < text.length ? " " : ""}`);
       text = [...commas, ...apostrophes, fullStops].reduce((done, change) => change(done), text);
@@ -150,7 +151,7 @@ function liveEngine() {
     const ids = new Map(vocabulary.slice(2).map((word, place) => [word, place + 2]));
     const unknown = (tokens) => tokens.filter((token) => !ids.has(token)).length;
     return (line) => {
-      const forms = [tokenize(line)];
+      const forms = [blank.test(line) ? [] : tokenize(line)];
       if (!/^[\0-\x7f]*$/.test(line) && unknown(forms[0])) {
         forms.push(...["NFC", "NFD"].map((form) => tokenize(line.normalize(form))));
       }

@@ -1,6 +1,8 @@
 """The HDF5 file: written records are read back in any process, complete or not at all."""
 
+import errno
 import multiprocessing
+import os
 from functools import partial
 from operator import itemgetter
 
@@ -201,6 +203,18 @@ def test_other_processes_may_read(tmp_path, method):
             found = pool.starmap(_first_word, [(file, i) for i in range(40)], chunksize=5)
         assert found == expected
         assert [_first_word(file, i) for i in range(40)] == expected
+
+
+def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    def refused(*arguments, **options):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with h5py.File(tmp_path / "a.h5", "w"):
+        pass
+    monkeypatch.setattr(os, "open", refused)
+    monkeypatch.setattr(h5py, "is_hdf5", refused)
+    with pytest.raises(FormatError, match=r"a\.h5: not an alignment file \(it is a file that cannot be read\)"):
+        AlignmentFile(tmp_path / "a.h5")
 
 
 def test_missing_foreign_and_newer_files_are_named(tmp_path, edit_hdf5):

@@ -44,6 +44,14 @@ def test_help_is_that_of_h_and_cuts_no_name(monkeypatch, here, command):
         assert "A heat map is not an explanation" in " ".join(text.split())
 
 
+def test_what_reads_a_file_reports_that_it_cannot(tmp_path, monkeypatch):
+    """typer would end the command with the code of a wrong option, and name the argument but not what to do."""
+    (tmp_path / "links").write_text("0-0\n")
+    monkeypatch.setattr(os, "access", lambda *arguments, **options: False)
+    assert run(tmp_path, "aer", "links", "links", "--source", "links", "--target", "links").returncode == 0
+    assert run(tmp_path, "translate", "--lexicon", "links", "--show-settings").returncode == 0
+
+
 def test_without_a_command_the_help_is_printed(here):
     assert here() == here("--help")
 

@@ -3,6 +3,7 @@
 import csv
 import io
 
+import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU
 
@@ -37,6 +38,8 @@ def test_files_lines_and_models_score_alike(texts, tmp_path):
     for name, lines in (("out.fr", texts.systems[0]), ("ref.fr", texts.references[0]), ("src.en", texts.source)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     lines = score(texts.systems[0], texts.references[0], texts.source, by_length=True, bootstrap=50)
+    arrays = map(np.array, (texts.systems[0], texts.references[0], texts.source))
+    assert score(*arrays, by_length=True, bootstrap=50).report == lines.report
     system, reference, source = tmp_path / "out.fr", tmp_path / "ref.fr", tmp_path / "src.en"
     for references in (str(reference), [reference]):
         files = score({"hypothesis": system}, references, str(source), by_length=True, bootstrap=50)
@@ -97,6 +100,8 @@ def test_bleu_that_is_0_for_equal_texts_is_told():
         ((["a"], ["a", "b"]), {}, InputError, "hypothesis: has no line 2, but reference 1 has 2 lines"),
         ((["a"], ["a"]), {"segment_scores": {"x": [[1.0, 2.0]]}}, InputError, "one finite number for each of 1 line"),
         ((["a"], ["a"]), {"segment_scores": {"x": [[float("nan")]]}}, InputError, "x: give one finite number"),
+        ((["a", None], ["a", "b"]), {}, UsageError, "hypothesis: line 2: 'None' is not a text"),
+        ((["a", "b"], [float("nan"), "b"]), {}, UsageError, "reference 1: line 1: 'nan' is not a text"),
         ((["a"], ["a"]), {"bootstrap": 1}, UsageError, "bootstrap = 1: must be at least 2"),
     ],
 )

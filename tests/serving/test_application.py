@@ -807,6 +807,16 @@ def test_an_error_inside_is_reported_without_details(english, monkeypatch):
     assert notes[0].startswith("POST /translate: RuntimeError: secret")
 
 
+def test_a_body_that_is_not_http_is_no_error_inside(english):
+    notes: list[str] = []
+    with serving(english, notes=notes) as client:
+        with socket.create_connection((client.host, client.port), PATIENCE) as connection:
+            connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nno\r\n")
+            received = b"".join(iter(lambda: connection.recv(10_000), b""))
+        assert client.ask("health")[0] == 200
+    assert (received.count(b"HTTP/1.1 "), notes) == (1, [])
+
+
 def test_a_server_that_ends_answers_what_waits(held):
     with serving(translators=[held]) as client:
         first = in_thread(lambda: client.ask("translate", text_request("a")))

@@ -114,6 +114,9 @@ def test_a_missing_config_is_an_error_only_if_it_was_asked_for(tmp_path, monkeyp
     assert load_workspace(None) == Workspace()
     with pytest.raises(UsageError, match=r"absent\.toml"):
         load_workspace(tmp_path / "absent.toml")
+    (tmp_path / "nmtalign.toml").symlink_to("absent.toml")
+    with pytest.raises(UsageError, match=r"nmtalign\.toml: cannot read: No such file"):
+        load_workspace(None)
 
 
 def test_the_papers_presets_are_the_papers():

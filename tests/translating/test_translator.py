@@ -484,7 +484,9 @@ def test_loaded_from_a_folder(tmp_path, random_model_directory):
     assert [t.source for t in found] == ["a b", ""]
     made = [pickle.loads(pickle.dumps(translator)) for _ in range(2)]  # noqa: S301 - loaded once per process
     assert made[0] is made[1]
-    assert [t.text for t in made[0].translate(["a b", ""])] == [t.text for t in found]
+    assert list(made[0].translate(["a b", ""])) == found
+    pairs = [("a b", "c d")]
+    assert list(nmtalign.align(folder, pairs)) == list(nmtalign.align(folder, pairs))
     with pytest.raises(TypeError, match=r"only a translator that was made by Translator.load"):
         pickle.dumps(made[0].changed({"beam": 3}))
     (folder / "best.safetensors").rename(folder / "last.safetensors")
