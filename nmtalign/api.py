@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from nmtalign.alignment.symmetrization import BackwardOrder, DirectionCounts
     from nmtalign.data.corpus_writer import Summary
     from nmtalign.scoring.scoring_run import ScoreResult, Track
-    from nmtalign.text.lines import Shard
     from nmtalign.training.events import Finished, Listener
     from nmtalign.translating.file_translation import FileTranslation
     from nmtalign.translating.rescoring import FileScores
@@ -208,7 +207,7 @@ def translate_files(
     rescore: bool = False,
     resume: bool = False,
     save_alignments: StrPath | None = None,
-    shard: "Shard | None" = None,
+    shard: str | None = None,
     config: TranslateConfig | None = None,
     notify: Callable[[str], None] = lambda message: None,
     progress: "Callable[[FileTranslation | FileScores], None]" = lambda run: None,
@@ -218,13 +217,15 @@ def translate_files(
     """Translates files as `nmtalign translate` does: one line out for each line in. The result counts the lines.
 
     Several `models` form an ensemble; one may be a file of weights. `-` is standard input. `output` is a file or an
-    open stream of bytes. With `resume` an interrupted file is continued. `save_alignments` is an HDF5 file for the
-    attention weights. With `target` the lines of this file are scored as the translations of the only input, and with
-    `n_best_list` those of a Moses list, which `rescore` sorts by the new scores. `settings` are those of section
-    [translate], such as beam=5; `config` are the same as an object. `notify` gets each warning, `progress` the counts
-    after each line, and a line is written inside `guard()`. Raises UsageError for a wrong setting, InputError for an
-    input that cannot be read, ResourceError if the disk or the memory is full.
+    open stream of bytes. With `resume` an interrupted file is continued. A `shard` such as "1/8" is one block of the
+    lines. `save_alignments` is an HDF5 file for the attention weights. With `target` the lines of this file are scored
+    as the translations of the only input, and with `n_best_list` those of a Moses list, which `rescore` sorts by the
+    new scores. `settings` are those of section [translate], such as beam=5; `config` are the same as an object.
+    `notify` gets each warning, `progress` the counts after each line, and a line is written inside `guard()`. Raises
+    UsageError for a wrong setting, InputError for an input that cannot be read, ResourceError if the disk or the memory
+    is full.
     """
+    from nmtalign.text.lines import Shard
     from nmtalign.translating.file_translation import FileTranslation, Inputs, writes_lists
     from nmtalign.translating.rescoring import FileScores
     from nmtalign.translating.translator import Translator, load_models
@@ -254,7 +255,7 @@ def translate_files(
                 )
             run = DocumentTranslation(Inputs(paths), output, config, notify=notify)
         elif given is None:
-            texts = Inputs(paths, config.input_format, shard)
+            texts = Inputs(paths, config.input_format, None if shard is None else Shard.parse(shard))
             run = FileTranslation(texts, output, config, resume, saved or None, notify)
         else:
             run = FileScores(paths, Path(given), output, config, n_best_list is not None, rescore, notify)
@@ -295,7 +296,7 @@ def align_files(
     output: StrPath | None = None,
     *,
     resume: bool = False,
-    shard: "Shard | None" = None,
+    shard: str | None = None,
     watch: "Callable[[AlignmentRun], Iterable[AlignmentRecord]]" = iter,
     notify: Callable[[str], object] = lambda message: None,
     config: AlignConfig | None = None,
@@ -303,19 +304,21 @@ def align_files(
 ) -> "AlignmentSummary":
     """Aligns two texts, into an HDF5 file if there is an `output`, and returns counts; `aer` compares the file.
 
-    `models` and `settings` are those of `align`. With `resume` an interrupted file is continued. A `shard` is one block
-    of the lines. `watch` is called with the run, and yields its records, for example to print them or to show the
-    progress; `notify` is called with warnings. Raises UsageError for a model without attention, InputError for texts of
-    unequal length, ResourceError if the disk is full.
+    `models` and `settings` are those of `align`. With `resume` an interrupted file is continued. A `shard` such as
+    "1/8" is one block of the lines. `watch` is called with the run, and yields its records, for example to print them
+    or to show the progress; `notify` is called with warnings. Raises UsageError for a model without attention,
+    InputError for texts of unequal length, ResourceError if the disk is full.
     """
     with _resolved("align_files", AlignConfig, config, settings) as config:
         from nmtalign.alignment.aligning import AlignmentRun, load_models
+        from nmtalign.text.lines import Shard
 
         texts, place = (Path(source), Path(target)), None if output is None else Path(output)
         if place is not None:
             check_other(place, texts)
         loaded = load_models(_several(models), config)
-        run = AlignmentRun(loaded, *texts, config, output=place, resume=resume, notify=notify, shard=shard)
+        block = None if shard is None else Shard.parse(shard)
+        run = AlignmentRun(loaded, *texts, config, output=place, resume=resume, notify=notify, shard=block)
         return run.run(watch)
 
 

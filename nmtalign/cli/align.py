@@ -13,7 +13,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig
-from nmtalign.text.lines import Shard, counted
+from nmtalign.text.lines import counted
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
@@ -40,7 +40,7 @@ def align(
     resume: bool = own_flag("Continue an interrupted -o FILE.h5.", "--resume"),
     pharaoh: bool = own_flag("Print hard links, one line per pair: 0-0 2-1 (source first).", "--pharaoh"),
     scores: bool = own_flag("Print hard links and, after a tab, the probability of each: 0.9800 0.7143.", "--scores"),
-    shard: Shard | None = common.SHARD,
+    shard: str | None = common.SHARD,
     quiet: bool = QUIET,
 ) -> None:
     """Align given sentence pairs: soft alignments to HDF5, hard links to stdout.

@@ -28,7 +28,7 @@ from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, check_other, own_files
 from nmtalign.report.document import DataTable, table_lines
 from nmtalign.settings.definition import option
-from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading, unpacked_size
+from nmtalign.text.lines import STDIN, STDOUT, finite, reading, unpacked_size
 
 _HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
 FIRST_REPORT = 10.0  # seconds until the first line of progress in a log
@@ -111,9 +111,7 @@ DATA_DEFAULT = "[dim]\\[default: the workspace's, or data/][/dim]."
 MODEL_DEFAULT = "[dim]\\[default: the workspace's, or model/][/dim]."
 MODELS = own_option(f"Model directory; repeat it for an ensemble {MODEL_DEFAULT}", "DIR", "--model -m")
 SHARD = own_option(
-    "Do only block I of N blocks of lines; the N texts, one after the other, are the complete text.",
-    "I/N",
-    parser=Shard.parse,
+    "Do only block I of N blocks of lines; the N texts, one after the other, are the complete text.", "I/N"
 )
 QUIET = own_flag("No progress and no summary on stderr.", "--quiet -q")
 

@@ -12,7 +12,7 @@ from nmtalign.cli import common
 from nmtalign.cli.common import QUIET, output_option, own_argument, own_flag, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.lines import STDIN, Shard
+from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
     from nmtalign.translating.file_translation import FileTranslation
@@ -32,7 +32,7 @@ def translate(
     target: Path | None = own_option("Score the lines of FILE as translations of INPUT instead of searching.", "FILE"),
     n_best_list: Path | None = own_option("Score a Moses n-best list of translations of INPUT.", "FILE"),
     rescore: bool = own_flag("Replace the scores of the n-best list and sort it, the best first.", "--rescore"),
-    shard: Shard | None = common.SHARD,
+    shard: str | None = common.SHARD,
     quiet: bool = QUIET,
 ) -> None:
     """Translate text: one line out for each line in, as soon as it is translated.

@@ -6,6 +6,7 @@ import pytest
 from helpers.command_line import run_nmtalign
 from helpers.commands import assert_same_lines
 
+import nmtalign
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.errors import UsageError
 from nmtalign.text.lines import Shard
@@ -68,6 +69,14 @@ def test_saved_alignments_are_numbered_as_in_the_text(random_model, texts, insid
     assert inside(*arguments, "--shard", "2/3").returncode == 0
     with AlignmentFile(texts / "part.h5") as alignments:
         assert [record.sentence_id for record in alignments] == [3, 4, 5]
+
+
+def test_python_names_a_block_as_the_command_does(random_model, texts, inside):
+    nmtalign.translate_files(random_model, texts / "in.en", texts / "part", shard="2/3")
+    assert (texts / "part").read_bytes() == inside("-m", random_model, "in.en", "--shard", "2/3").stdout
+    assert nmtalign.align_files(random_model, texts / "in.en", texts / "out.fr", shard="2/3").pairs == 3
+    with pytest.raises(UsageError, match="give I/N"):
+        nmtalign.align_files(random_model, texts / "in.en", texts / "out.fr", shard="2 of 3")
 
 
 def test_a_pipe_has_no_blocks_but_a_file_on_stdin_has(random_model, texts):
