@@ -137,9 +137,15 @@ def find_run(
 ) -> Checkpoint | None:
     """The checkpoint from which the run in a folder resumes with these settings; None for a folder without a run.
 
-    Raises UsageError if the folder contains another run, with the differences.
+    Raises UsageError if the folder contains another run, with the differences, or weights without config.json.
     """
     if not (folder / files.CONFIG).exists():
+        weights = model_directory.STATE, model_directory.LAST, model_directory.BEST
+        if found := [name for name in weights if (folder / name).exists()]:
+            raise UsageError(
+                f"{folder}: contains {found[0]}, but {files.CONFIG} is missing; restore it, or give another folder with "
+                "-o, or replace the model with --force"
+            )
         return None
     settings = model_directory.read_settings(folder)
     sections = ("model", ModelConfig), ("training", TrainingConfig)

@@ -48,8 +48,12 @@ def test_a_folder_without_a_checkpoint_of_another_run_begins_anew(find, folder, 
             lambda folder, model: save_tensors(folder / "last.safetensors", model.state_dict(), {}),
             "with other settings",
         ),
+        (
+            lambda folder, model: (folder / "config.json").replace(folder / "training_state.safetensors"),
+            "contains training_state.safetensors, but config.json is missing",
+        ),
     ],
-    ids=["best", "last", "unknown"],
+    ids=["best", "last", "unknown", "without config.json"],
 )
 def test_weights_whose_checkpoints_are_gone_are_not_trained_over(find, folder, model, save, reason):
     save(folder, model)
