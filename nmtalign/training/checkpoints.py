@@ -143,8 +143,8 @@ def find_run(
         weights = model_directory.STATE, model_directory.LAST, model_directory.BEST
         if found := [name for name in weights if (folder / name).exists()]:
             raise UsageError(
-                f"{folder}: contains {found[0]}, but {files.CONFIG} is missing; restore it, or give another folder with "
-                "-o, or replace the model with --force"
+                f"{folder}: contains {found[0]}, but no {files.CONFIG}; restore it, give another folder with -o, or "
+                "replace the model with --force"
             )
         return None
     settings = model_directory.read_settings(folder)

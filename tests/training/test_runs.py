@@ -50,7 +50,7 @@ def test_a_folder_without_a_checkpoint_of_another_run_begins_anew(find, folder, 
         ),
         (
             lambda folder, model: (folder / "config.json").replace(folder / "training_state.safetensors"),
-            "contains training_state.safetensors, but config.json is missing",
+            "contains training_state.safetensors, but no config.json",
         ),
     ],
     ids=["best", "last", "unknown", "without config.json"],
