@@ -259,8 +259,8 @@ class WordAligner:
             "kind": _KIND,
             "source_language": self.source_language,
             "target_language": self.target_language,
-            "source_words": source,
-            "target_words": target,
+            "source_vocabulary": source,
+            "target_vocabulary": target,
             "translations": len(self._counts.keys),
             "sha256": self.hash,
         }

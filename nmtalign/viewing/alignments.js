@@ -96,7 +96,7 @@ async function pane(model, entries) {
   const show = async (entry) => shown.replaceChildren(...(await alignment(entry)));
   if (entries.length > 1) {
     const select = make("select", { "aria-label": "Place in the n-best list" }, ...entries.map((entry, k) =>
-      make("option", { value: k }, `${entry.rank + 1}. ${entry.words.target.join(" ").slice(0, 60)}`)));
+      make("option", { value: k }, `${entry.rank + 1}. ${cut(entry.words.target.join(" "), 60)}`)));
     select.addEventListener("change", () => show(entries[+select.value]));
     shown.before(select);
   }

@@ -19,7 +19,7 @@ from nmtalign.text.text_table import aligned, cut
 Axis = Literal["updates", "epochs", "hours"]
 _FIX = "give a model directory that `nmtalign train` has written, or its train.jsonl"
 # Title, field of the points of the training, field of the validations; "" has none.
-_PANELS = (("loss per word", "loss", "loss"), ("dev BLEU", "", "bleu"), ("target words/s", "words_per_second", ""))
+_PANELS = (("loss (nats/word)", "loss", "loss"), ("dev BLEU", "", "bleu"), ("target words/s", "words_per_second", ""))
 # Rows of the table: the label, which point, its field, the format.
 _TABLE = (
     ("updates", "last", "update", ",.0f"),
@@ -174,7 +174,7 @@ def curve_figure(curves: Sequence[Curves], names: Sequence[str], axis: Axis = "u
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    drawn = panels(curves, axis) or {"loss per word": []}
+    drawn = panels(curves, axis) or {"loss (nats/word)": []}
     figure = Figure(figsize=(_WIDTH * len(drawn), _HEIGHT))
     places = figure.subplots(1, len(drawn), squeeze=False, gridspec_kw={"wspace": 0.2}).flatten()
     for axes, (title, traces) in zip(places, drawn.items(), strict=True):

@@ -252,7 +252,7 @@ function showTree() {
     drawn.get(node.id).focus();
   };
   for (const node of nodes) {
-    const [x, y] = at.get(node.id), short = node.token.length > 11 ? `${node.token.slice(0, 10)}…` : node.token;
+    const [x, y] = at.get(node.id), short = cut(node.token, 11);
     const fate = node.chosen ? "chosen" : node.fate.replace(" ", "-");
     const element = draw("g", { class: `node ${fate}`, tabindex: node === nodes[0] ? 0 : -1, role: "img",
       "aria-label": `Step ${node.step + 1}, ${node.token}: ${FATES[node.fate](node)}` },

@@ -2,6 +2,7 @@
 
 const $ = (id) => document.getElementById(id);
 const fixed = (value, digits = 2) => value.toFixed(digits).replace("-", "−");
+const cut = (text, most) => ([...text].length > most ? `${[...text].slice(0, most - 1).join("")}…` : text); // no half emoji
 const percent = (value) => (value > 0 && value < 0.01 ? "< 1 %" : `${Math.round(100 * value)} %`);
 
 /* The texts of the data of a kind that the page contains. */
@@ -112,7 +113,7 @@ function heatMap(source, target, weight, { sure = [], possible = [], links = [] 
   const size = Math.max(9, Math.min(26, Math.floor(880 / source.length))), letters = Math.min(13, 0.7 * size);
   const pen = document.createElement("canvas").getContext("2d");
   pen.font = `${letters}px system-ui, sans-serif`;
-  const shown = (word) => (word.length > 28 ? `${word.slice(0, 27)}…` : word);
+  const shown = (word) => cut(word, 28);
   const room = (words) => 10 + Math.max(...words.map((word) => pen.measureText(shown(word)).width));
   const left = room(target), top = room(source), width = size * source.length, height = size * target.length;
   const across = left + width + 2, down = top + height + 2;

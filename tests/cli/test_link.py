@@ -119,6 +119,7 @@ def test_the_folder_aligns_other_pairs_in_both_directions(linked):
     assert from_python.encode() == new.stdout
     described = run_nmtalign("info", "aligner", cwd=folder)
     assert b"word aligner" in described.stdout
+    assert b"\nsource_vocabulary: " in described.stdout  # different words, as of a corpus; an alignment file counts all
 
 
 def test_links_of_an_aligner_are_compared_with_gold_links_of_tokens(linked):

@@ -107,7 +107,7 @@ def test_losses_that_are_no_numbers_are_gaps(tmp_path):
     assert render_curves([read_curves(write(tmp_path, [started(), progressed(10, 1e6)]))], ["m"], 80)
     curves = read_curves(write(tmp_path, [*events, validated(40, None, None, best=False)]))
     assert [math.isnan(point.loss) for point in curves.progress] == [False, True, True, False]
-    assert list(panels([curves])) == ["loss per word", "target words/s"]
+    assert list(panels([curves])) == ["loss (nats/word)", "target words/s"]
     assert render_curves([curves], ["m"], 80)
     curve_figure([curves], ["m"]).draw_without_rendering()
 
@@ -118,7 +118,7 @@ def test_an_old_log_says_less(tmp_path):
     curves = read_curves(write(tmp_path, events))
     assert curves.validations[0].loss == 2.5
     assert math.isnan(curves.progress[0].words_per_second)
-    assert list(panels([curves])) == ["loss per word"]
+    assert list(panels([curves])) == ["loss (nats/word)"]
 
 
 WRONG = [
@@ -157,7 +157,7 @@ def test_panels_hold_training_and_dev_of_every_model(run):
 def test_the_figure_has_a_line_a_model_and_rings_what_was_kept(run):
     figure = curve_figure([run, run], ["a", "$b$"], "epochs")
     loss, bleu, speed, names = figure.axes
-    titles = ["loss per word", "dev BLEU", "target words/s"]
+    titles = ["loss (nats/word)", "dev BLEU", "target words/s"]
     assert [axes.get_title(loc="left") for axes in (loss, bleu, speed)] == titles
     assert list(loss.lines[0].get_ydata()) == [5, 3, 2, 1]
     assert list(loss.lines[0].get_xdata()) == [0.1, 0.2, 0.3, 0.4]
@@ -192,7 +192,7 @@ def test_a_log_that_has_only_begun(tmp_path):
 def test_one_model_in_the_terminal(run):
     lines = render_curves([run], ["m"], 70).split("\n")
     chart = lines[:12]
-    assert chart[0].split() == ["loss", "per", "word", "dev", "BLEU"]
+    assert chart[0].split() == ["loss", "(nats/word)", "dev", "BLEU"]
     assert chart[11].split() == ["updates", "updates"]
     marks = [line.count("●") for line in chart], [line.count("◆") for line in chart]
     assert tuple(map(sum, marks)) == (4, 2)  # of three validations, the one that was kept has another mark

@@ -172,7 +172,7 @@ def test_a_word_shows_what_it_read_in_the_words_and_in_the_heat_map(browser, sma
 
 def test_words_from_right_to_left_have_their_order_in_the_list_in_the_line_and_for_the_arrow_keys(browser, folder):
     with AlignmentWriter(folder / "rtl.h5", {"direction": "en-he"}) as writer:
-        writer.add(record(0, 0, ["word"] * 80, ["שלום", "(", "abc", ")"] * 20))
+        writer.add(record(0, 0, ["😀" * 30, *["word"] * 79], ["שלום", "(", "abc", ")"] * 20))
     write_page([("rtl", folder / "rtl.h5")], folder / "rtl.html")
     browser.size(1280, 900)
     browser.open(folder / "rtl.html")
@@ -190,6 +190,7 @@ def test_words_from_right_to_left_have_their_order_in_the_list_in_the_line_and_f
     browser.press("Left", "Left")
     assert browser.run("return document.activeElement.textContent") == "abc"
     assert browser.texts(".reading bdi")[:2] == ["abc", "word"]
+    assert f"{'😀' * 27}…" in browser.texts(".map text")  # cut between two emoji, not inside one
 
 
 def test_sentences_are_found_ordered_and_stepped_through(browser, small):
