@@ -342,7 +342,7 @@ def _mean_of(loaded: LoadedModel, others: Sequence[Path]) -> "dict[str, torch.Te
             tensors, _ = load_tensors(path)
             fits = {name: x.shape for name, x in tensors.items()} == {name: x.shape for name, x in own.items()}
         if not fits:
-            raise UsageError(f"{path}: is of another model than {loaded.folder}, so their weights have no mean")
+            raise UsageError(f"{path}: is of another model than {loaded.folder}, so there is no mean of their weights; give one of the same training")
         for name, tensor in tensors.items():
             total[name] += tensor
     return {name: (value / (1 + len(others))).to(own[name].dtype) for name, value in total.items()}

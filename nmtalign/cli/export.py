@@ -21,7 +21,7 @@ def export(
         "What to write [dim]\\[default: pharaoh; of a model a copy][/dim].", names="--format -f"
     ),
     output: Path = output_option(
-        "Output file (.gz is compressed), of a model the new folder [dim](stdout)[/dim].",
+        "Output file (.gz is compressed; - is stdout), or the new folder of a model.",
         "OUT",
         stdout=True,
         default=STDOUT,

@@ -152,7 +152,7 @@ ERRORS = """
 3 translate missing.en => missing.en: cannot read: No such file or directory; give a text file, or text on stdin
 3 prep train.en missing -o x => missing: cannot read: No such file or directory; give an existing text file
 3 prep empty.en empty.fr -o x => empty.en and empty.fr: no lines; give files with text
-3 score empty.fr -r test.fr => empty.fr: is empty; nothing to score
+3 score empty.fr -r test.fr => empty.fr: is empty; give a file with translations
 2 sample /dev/null/x => /dev/null: is a file; give the name of a folder
 2 train data -o train.en => train.en: is a file; give the name of a folder
 2 prep train.en train.fr -o train.txt => train.txt: is a file; give the name of a folder
@@ -226,13 +226,13 @@ ERRORS = """
 4 aer cut.h5 links.txt => cut.h5: damaged
 3 translate test.en --glossary none.tsv => none.tsv: cannot read: No such file or directory
 3 translate test.en --lexicon none.tsv => none.tsv: cannot read: No such file or directory
-3 translate test.en --glossary links.txt => links.txt: line 1: has an empty side or not one tab; write a term
+3 translate test.en --glossary links.txt => links.txt: line 1: needs one tab and text on both sides; write a term
 2 translate - --glossary - => standard input (-) is given more than once
 2 translate - --lexicon - --replace-unk => standard input (-) is given more than once
 2 translate test.en --glossary links.txt --set sample=true => a sample cannot be made to contain given phrases
 2 translate test.en --split-sentences --tokenized => tokenised text is not split; give raw text
 3 translate test.en -o x --target short.fr => short.fr: has no line 4, but test.en has
-2 translate test.en -o x - --target test.fr => test.fr: is scored with one source text; 2 are given
+2 translate test.en -o x - --target test.fr => test.fr: is scored with one source text, and 2 are given; give one
 2 translate test.en -o x --target - --set glossary=- => standard input (-) is given more than once
 2 translate test.en -o x --target test.fr --alignment hard => test.fr: is only scored; leave out --alignment (
 2 translate test.en -o x --n-best-list list --n-best 2 => list: is only scored; leave out --alignment (nmtalign align
@@ -300,8 +300,8 @@ ERRORS = """
 2 score test.fr --plot x.gif -r test.fr => x.gif
 2 score test.fr --plot x.png -r test.fr => --plot draws scores by length: add --by-length
 2 score test.fr --html x.txt -r test.fr => x.txt: a page's name ends in .html
-2 score test.fr --differences 3 -r test.fr => --differences: compares systems; give two or more
-2 score test.fr --significance ar -r test.fr => --significance: compares systems; give two or more
+2 score test.fr --differences 3 -r test.fr => --differences compares systems; give two or more
+2 score test.fr --significance ar -r test.fr => --significance compares systems; give two or more
 2 score test.fr --metrics ter --fail-under 30 -r test.fr => --fail-under: a lower TER is better
 2 score test.fr --fail-under nan -r test.fr => --fail-under nan: must be at least
 2 score test.fr --segment-scores test.fr -r test.fr => --segment-scores test.fr: give METRIC=FILE

@@ -252,7 +252,7 @@ def test_a_folder_in_which_another_process_works_is_left_alone(tmp_path):
     ("pairs", "message"),
     [
         ([], "no lines; give files with text"),
-        ([("", "x"), ("a", " ")], r"none of the 2 pairs is left \(2 empty\)$"),
+        ([("", "x"), ("a", " ")], r"no pair is left \(2 empty\)$"),
         ([("a b c", "x"), ("", "")], r"\(1 empty, 1 too long\); raise max_length"),
     ],
 )
