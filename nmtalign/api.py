@@ -216,14 +216,14 @@ def translate_files(
 ) -> "FileTranslation | FileScores":
     """Translates files as `nmtalign translate` does: one line out for each line in. The result counts the lines.
 
-    Several `models` form an ensemble; each is a folder, or a file of weights in it. The input `-` is standard input. `output` is a file or an
-    open stream of bytes. With `resume` an interrupted file is continued. A `shard` such as "1/8" is one block of the
-    lines. `save_alignments` is an HDF5 file for the attention weights. With `target` the lines of this file are scored
-    as the translations of the only input, and with `n_best_list` those of a Moses list, which `rescore` sorts by the
-    new scores. `settings` are those of section [translate], such as beam=5; `config` are the same as an object.
-    `notify` gets each warning, `progress` the counts after each line, and a line is written inside `guard()`. Raises
-    UsageError for a wrong setting, InputError for an input that cannot be read, ResourceError if the disk or the memory
-    is full.
+    Several `models` form an ensemble; each is a folder, or a file of weights in it. The input `-` is standard input.
+    `output` is a file or an open stream of bytes. With `resume` an interrupted file is continued. A `shard` such as
+    "1/8" is one block of the lines. `save_alignments` is an HDF5 file for the attention weights. With `target` the
+    lines of this file are scored as the translations of the only input, and with `n_best_list` those of a Moses list,
+    which `rescore` sorts by the new scores. `settings` are those of section [translate], such as beam=5; `config` are
+    the same as an object. `notify` gets each warning, `progress` the counts after each line, and a line is written
+    inside `guard()`. Raises UsageError for a wrong setting, InputError for an input that cannot be read, ResourceError
+    if the disk or the memory is full.
     """
     from nmtalign.text.lines import Shard
     from nmtalign.translating.file_translation import FileTranslation, Inputs, writes_lists

@@ -153,7 +153,7 @@ def _check(chosen: Chosen[ScoreConfig], systems: int, html: Path | None, plot: P
     if systems < 2 and (alone := {"differences", "significance"} & {*chosen.typed}):
         raise UsageError(f"--{min(alone)} compares systems; give two or more")
     if settings.fail_under is not None and {name.strip().lower() for name in settings.metrics.split(",")} == {"ter"}:
-        raise UsageError("--fail-under: a lower TER is better; give a metric whose higher values are better, such as bleu")
+        raise UsageError("--fail-under: a lower TER is better; give a metric where higher is better, such as bleu")
     if plot:
         check_figure_name(plot)
         if not settings.by_length:

@@ -116,7 +116,7 @@ def _given_words(config: PrepConfig, output: Path, languages: tuple[str, str]) -
         known = corpus.source_language, corpus.target_language
         given, recorded = (corpus.tokenizers, (corpus.source_vocabulary, corpus.target_vocabulary)), corpus.settings
     else:
-        raise FormatError(f"{folder}: contains neither a model ({CONFIG}) nor a prepared corpus ({CORPUS_FILE}); give another")
+        raise FormatError(f"{folder}: contains neither a model ({CONFIG}) nor a corpus ({CORPUS_FILE}); give either")
     if languages != known:
         raise UsageError(
             f"{folder}: its words are those of {'-'.join(known)}, and the texts are {'-'.join(languages)}; give texts "

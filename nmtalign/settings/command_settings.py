@@ -161,7 +161,9 @@ class TranslateConfig(Settings, section="translate"):
     allow_unk: bool = setting(False, "Let the search generate <unk>.")
     replace_unk: bool = common(False, "Replace <unk> by its aligned source word or that word's translation.")
     lexicon: str = common("", "Word translations: for replace_unk, or to restrict the search.", path="FILE")
-    candidates: int = setting(0, "Search only the lexicon's and the N most frequent words; 0 = all.", server_only=True)
+    candidates: int = setting(
+        0, "Search only the lexicon's and the N most frequent words; 0 = all. --lexicon sets 2000.", server_only=True
+    )
     format: Literal["text", "json"] = common(
         "text", "Print text, or one JSON object per line.", affects="printing", server_only=True
     )

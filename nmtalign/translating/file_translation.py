@@ -402,7 +402,7 @@ class ResumableOutput(files.PartialFile):
                 break
             match = _MOSES_ID.match(line) if self._lists else None
             if self._lists and match is None:
-                raise FormatError(f"{self.path}: line {number}: not a line of an n-best list; resume with the same options")
+                raise FormatError(f"{self.path}: line {number}: not a line of an n-best list; give the same options")
             if match is None or int(match[1]) - self._first > count:
                 count, size = count + 1, offset if match else offset + len(line)
             offset += len(line)

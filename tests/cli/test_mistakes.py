@@ -226,7 +226,7 @@ ERRORS = """
 4 aer cut.h5 links.txt => cut.h5: damaged
 3 translate test.en --glossary none.tsv => none.tsv: cannot read: No such file or directory
 3 translate test.en --lexicon none.tsv => none.tsv: cannot read: No such file or directory
-3 translate test.en --glossary links.txt => links.txt: line 1: needs one tab and text on both sides; write a term
+3 translate test.en --glossary links.txt => links.txt: line 1: needs one tab, with text on both sides: a term
 2 translate - --glossary - => standard input (-) is given more than once
 2 translate - --lexicon - --replace-unk => standard input (-) is given more than once
 2 translate test.en --glossary links.txt --set sample=true => a sample cannot be made to contain given phrases

@@ -58,7 +58,7 @@ def test_a_resumed_file_has_to_fit(random_model, tmp_path, inside, unfinished):
     arguments = ("-m", random_model, "--beam", 1, "-o", "out.fr")
     for more, code, message in (
         ((), 2, "out.fr: is complete, with 3 translations, but the input has 1; leave out --resume"),
-        (("--n-best", 1, "--alignment", "soft"), 4, "out.fr: line 1: not a line of an n-best list; resume with the same options"),
+        (("--n-best", 1, "--alignment", "soft"), 4, "line 1: not a line of an n-best list; give the same options"),
         (("-o", "/dev/null"), 2, "--resume needs an output file, and /dev/null is none"),
         (("-o", "-"), 2, "--resume needs an output file, and standard output is none"),
     ):

@@ -184,5 +184,5 @@ def test_what_is_no_list_of_the_source_is_named(tmp_path, lines, message):
 
 
 def test_a_source_of_one_line_is_counted_in_the_singular(tmp_path):
-    with pytest.raises(InputError, match="id 1 needs line 2 of .*in, which has 1 line; ids count"):
+    with pytest.raises(InputError, match=r"id 1 needs line 2 of .*in, which has 1 line; ids count"):
         list(read_n_best(*written(tmp_path, "a\n", ["0 ||| x", "1 ||| y"])))
