@@ -246,12 +246,12 @@ class FileTranslation:
                 raise type(error)(f"{error}{self.left()}") from None
             raise
         seconds = max(time.monotonic() - started, 1e-3)
-        unit = {"sentencepiece": "pieces", "bytes": "bytes"}.get(translator.loaded.tokenizers.kind, "words")
+        unit = {"sentencepiece": "piece", "bytes": "byte"}.get(translator.loaded.tokenizers.kind, "word")
         before = f" after the {self.done:,} of an earlier run" if self.done else ""
         self._summary = (
-            f"{self.lines:,} line{'s' * (self.lines != 1)}{before}, {self.tokens:,} source {unit} in {seconds:.1f} s "
-            f"({self.lines / seconds:.1f} lines/s, {self.tokens / seconds:,.0f} {unit}/s; {translator.loaded.device}, "
-            f"{translator.precision}); {self.unknown / max(self.tokens, 1):.2%} of the source {unit} are unknown"
+            f"{counted(self.lines, 'line')}{before}, {counted(self.tokens, f'source {unit}')} in {seconds:.1f} s "
+            f"({self.lines / seconds:.1f} lines/s, {self.tokens / seconds:,.0f} {unit}s/s; {translator.loaded.device}, "
+            f"{translator.precision}); {self.unknown / max(self.tokens, 1):.2%} of the source {unit}s are unknown"
         )
 
     def _origin(self, translator: Translator) -> dict[str, Any]:
