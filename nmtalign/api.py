@@ -216,14 +216,14 @@ def translate_files(
 ) -> "FileTranslation | FileScores":
     """Translates files as `nmtalign translate` does: one line out for each line in. The result counts the lines.
 
-    Several `models` form an ensemble; one may be a file of weights. `-` is standard input. `output` is a file or an
-    open stream of bytes. With `resume` an interrupted file is continued. A `shard` such as "1/8" is one block of the
-    lines. `save_alignments` is an HDF5 file for the attention weights. With `target` the lines of this file are scored
-    as the translations of the only input, and with `n_best_list` those of a Moses list, which `rescore` sorts by the
-    new scores. `settings` are those of section [translate], such as beam=5; `config` are the same as an object.
-    `notify` gets each warning, `progress` the counts after each line, and a line is written inside `guard()`. Raises
-    UsageError for a wrong setting, InputError for an input that cannot be read, ResourceError if the disk or the memory
-    is full.
+    Several `models` form an ensemble; each is a folder, or a file of weights in it. The input `-` is standard input.
+    `output` is a file or an open stream of bytes. With `resume` an interrupted file is continued. A `shard` such as
+    "1/8" is one block of the lines. `save_alignments` is an HDF5 file for the attention weights. With `target` the
+    lines of this file are scored as the translations of the only input, and with `n_best_list` those of a Moses list,
+    which `rescore` sorts by the new scores. `settings` are those of section [translate], such as beam=5; `config` are
+    the same as an object. `notify` gets each warning, `progress` the counts after each line, and a line is written
+    inside `guard()`. Raises UsageError for a wrong setting, InputError for an input that cannot be read, ResourceError
+    if the disk or the memory is full.
     """
     from nmtalign.text.lines import Shard
     from nmtalign.translating.file_translation import FileTranslation, Inputs, writes_lists
@@ -250,7 +250,7 @@ def translate_files(
             lists = writes_lists(config) or "json" in (config.format, config.input_format)
             if lists or given or resume or saved or shard or len(paths) > 1:
                 raise UsageError(
-                    "--markup gives one document for one; leave out n-best lists, JSON, word scores, alignments, "
+                    "--markup translates one document; leave out n-best lists, JSON, word scores, alignments, "
                     "--target, --resume, --shard and further files"
                 )
             run = DocumentTranslation(Inputs(paths), output, config, notify=notify)
@@ -279,7 +279,7 @@ def align(
 
     `models` is one model, or a forward and a backward one, each a folder or a file of weights in it, or the folder of
     `nmtalign link`, whose aligner stays open for the next call. `settings` are those of section [align], such as
-    reading="posterior". Raises UsageError for a model without attention and for what is not a pair.
+    reading="posterior". Raises UsageError for a model without attention and for an item that is not a pair.
     """
     with _resolved("align", AlignConfig, config, settings) as config:
         from nmtalign.alignment.aligning import align as align_with

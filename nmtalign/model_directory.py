@@ -268,7 +268,7 @@ def load_model(place: Path, device: Device = "auto", precision: InferencePrecisi
         parts = tensors, model.state_dict()
         sizes, expected = ({name: (x.dtype, x.shape) for name, x in part.items()} for part in parts)
         if sizes != expected:
-            raise FormatError(f"{path}: does not contain the weights of the model that {CONFIG} describes")
+            raise FormatError(f"{path}: does not contain the weights of the model that {CONFIG} describes; copy both")
         model.load_state_dict({name: tensor.to(chosen) for name, tensor in tensors.items()}, assign=True)
         if products == "bf16":
             model = in_dtype(model, torch.bfloat16)
@@ -342,7 +342,7 @@ def _mean_of(loaded: LoadedModel, others: Sequence[Path]) -> "dict[str, torch.Te
             tensors, _ = load_tensors(path)
             fits = {name: x.shape for name, x in tensors.items()} == {name: x.shape for name, x in own.items()}
         if not fits:
-            raise UsageError(f"{path}: is of another model than {loaded.folder}, so their weights have no mean")
+            raise UsageError(f"{path}: is of another model than {loaded.folder}, so there is no mean of their weights")
         for name, tensor in tensors.items():
             total[name] += tensor
     return {name: (value / (1 + len(others))).to(own[name].dtype) for name, value in total.items()}

@@ -140,7 +140,7 @@ def test_the_mean_of_several_weights(model, tmp_path):
     done = run(tmp_path, "export", "made/model", "-o", "two", "--average", "second")
     assert done.returncode == 0, done.stderr
     for other in (model / "training_state.safetensors", tmp_path / "other/model"):
-        with pytest.raises(UsageError, match=r"is of another model than .*, so their weights have no mean"):
+        with pytest.raises(UsageError, match=r"is of another model than .*, so there is no mean of their weights"):
             export(model, tmp_path / "none", average=[other])
 
 

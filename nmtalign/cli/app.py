@@ -37,7 +37,7 @@ PANELS: dict[str, dict[str, str]] = {
     "From text to a model, or to links": {
         "prep": "Prepare a corpus: tokenise parallel text, choose the vocabularies, write ids to HDF5.",
         "train": "Train a model; rerun an interrupted command and it resumes.",
-        "link": "Link the words of a bitext: learns from it, and prints a line of links per pair: 0-0 2-1.",
+        "link": "Learn from a bitext to link its words, and print one line of links per pair: 0-0 2-1.",
     },
     "Results of a model": {
         "translate": "Translate text: one line out for each line in, as soon as it is translated.",
@@ -52,7 +52,7 @@ PANELS: dict[str, dict[str, str]] = {
     "More": {
         "reproduce": "Train the paper's models or other systems under one budget, compare them, and write a report.",
         "info": "Describe a model, a prepared corpus, an aligner or an alignment file, and check it for damage.",
-        "sample": "Write a sample corpus: train, dev and test in English and French, gold word alignments.",
+        "sample": "Write a sample corpus: train, dev and test in English and French, with gold word alignments.",
     },
 }
 """The beginning of the help of each command; `nmtalign.cli.NAME` contains its function."""

@@ -21,10 +21,7 @@ def export(
         "What to write [dim]\\[default: pharaoh; of a model a copy][/dim].", names="--format -f"
     ),
     output: Path = output_option(
-        "Output file (.gz is compressed), of a model the new folder [dim](stdout)[/dim].",
-        "OUT",
-        stdout=True,
-        default=STDOUT,
+        "Output file (.gz is compressed; - is stdout), or folder of a model.", "OUT", stdout=True, default=STDOUT
     ),
     average: list[Path] | None = own_option(
         "Of a model: write the mean of its weights and these, of another model or a file; may be repeated.",

@@ -31,9 +31,9 @@ def link(
     ),
     quiet: bool = QUIET,
 ) -> None:
-    """Link the words of a bitext: learns from it, and prints a line of links per pair: 0-0 2-1.
+    """Learn from a bitext to link its words, and print one line of links per pair: 0-0 2-1.
 
-    No links, models or settings are needed. Positions count the words between spaces from 0, the source first. The
+    No links, models or settings are needed. Positions count the words between spaces, from 0; the source is first. The
     command learns two models that translate words in opposite directions and must agree, and aligns all pairs with
     both. Every pair gets a line, which is empty if a side is empty or has more than 2,900 words and marks. Rerun an
     interrupted command and it resumes; a completed one prints its links again. FOLDER then contains the aligner, with

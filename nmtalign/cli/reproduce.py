@@ -20,11 +20,11 @@ def reproduce(
 
     Corpus, test sets and gold links are those of nmtalign.toml, which may name further test sets as
     \\[corpus.tests] news = \\["news.en", "news.fr"]. If it names no train text, the prepared corpus in its data
-    folder is used. Of \\[train] only device, precision, threads and checkpoint_every apply; of \\[translate] and
-    \\[score] nothing that changes only what is printed, such as n_best. RNNencdec-30, RNNsearch-30, RNNencdec-50 and
-    RNNsearch-50 are trained with the same budget: 3 million target words for the scale tiny, 10 million for small, 110
-    hours for paper. --systems all trains the systems around the article instead, such as transformer. With --jobs 2
-    two models are trained at a time, which is faster for small models.
+    folder is used. In \\[train] only device, precision, threads and checkpoint_every apply. In \\[translate] and
+    \\[score] settings that change only what is printed, such as n_best, are ignored. RNNencdec-30, RNNsearch-30,
+    RNNencdec-50 and RNNsearch-50 are trained with the same budget: 3 million target words for the scale tiny, 10
+    million for small, 110 hours for paper. --systems all trains the systems around the article instead, such as
+    transformer. With --jobs 2 two models are trained at a time, which is faster for small models.
 
     All work is done by shell commands such as `nmtalign train`, which the report prints. Rerun an interrupted command
     and it resumes. The folder then contains report.md and report.html with Table 1 and Figures 2 and 3 of the article,

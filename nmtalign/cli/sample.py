@@ -16,7 +16,7 @@ def sample(
     force: bool = own_flag("Replace files that have other content.", "--force"),
     quiet: bool = QUIET,
 ) -> None:
-    """Write a sample corpus: train, dev and test in English and French, gold word alignments, and an nmtalign.toml.
+    """Write a sample corpus: train, dev and test in English and French, with gold word alignments and an nmtalign.toml.
 
     A small grammar makes the text; nothing is downloaded. The same seed gives the same files. Links count the words of
     tokenised texts, such as train.tok.en. If a file with other content exists, nothing is written without --force.

@@ -151,9 +151,9 @@ def _check(chosen: Chosen[ScoreConfig], systems: int, html: Path | None, plot: P
     """Raises UsageError for options that do not go together, and for names that a file cannot have."""
     settings = chosen.settings
     if systems < 2 and (alone := {"differences", "significance"} & {*chosen.typed}):
-        raise UsageError(f"--{min(alone)}: compares systems; give two or more")
+        raise UsageError(f"--{min(alone)} compares systems; give two or more")
     if settings.fail_under is not None and {name.strip().lower() for name in settings.metrics.split(",")} == {"ter"}:
-        raise UsageError("--fail-under: a lower TER is better; give a metric of which more is better, such as bleu")
+        raise UsageError("--fail-under: a lower TER is better; give a metric where higher is better, such as bleu")
     if plot:
         check_figure_name(plot)
         if not settings.by_length:

@@ -24,7 +24,7 @@ def serve(
     """Serve models over HTTP: for programs that use LibreTranslate, for JSON, and a page to try it.
 
     The address is printed on stdout when the server is ready. Only this machine reaches the server, unless you choose
-    another --host. It has no passwords and no encryption: put a server such as nginx or Caddy before it.
+    another --host. It has no passwords and no encryption: put a server such as nginx or Caddy in front of it.
 
     POST /translate and GET /languages work as those of LibreTranslate. POST /translate/json takes and gives the JSON
     of translate. POST /align aligns pairs, best with the aligner of `nmtalign link`. Lines of requests that wait are

@@ -11,8 +11,8 @@ from nmtalign.text.lines import STDOUT, counted
 
 
 def symmetrize(
-    forward: Path = common.own_argument("FORWARD", "Links of source and target.", default=...),
-    backward: Path = common.own_argument("BACKWARD", "Links of target and source.", default=...),
+    forward: Path = common.own_argument("FORWARD", "Links from source to target.", default=...),
+    backward: Path = common.own_argument("BACKWARD", "Links from target to source.", default=...),
     method: HardSymmetrization = common.own_option(
         "intersection, union, grow-diag, grow-diag-strict, grow-diag-final, grow-diag-final-and.",
         "METHOD",
@@ -25,14 +25,13 @@ def symmetrize(
         "ORDER",
         default="target-source",
     ),
-    output: Path = common.output_option("Links [dim](stdout)[/dim].", stdout=True, default=STDOUT),
+    output: Path = common.output_option("File of the links; - is stdout.", stdout=True, default=STDOUT),
     quiet: bool = common.QUIET,
 ) -> None:
     """Make one set of links from two directions: one line per pair on stdout, source first, counted from 0.
 
-    FORWARD are the links of source and target, BACKWARD those that a model of the other direction gives for target and
-    source. Both are texts with one line per pair. `nmtalign align SRC TGT -m DIR -m DIR` joins the weights of two
-    models.
+    FORWARD contains the links from source to target, BACKWARD those of a model of the other direction. Both are texts
+    with one line per pair. `nmtalign align SRC TGT -m DIR -m DIR` joins the weights of two models.
 
     Examples:
       nmtalign symmetrize en-fr.txt fr-en.txt --symmetrize grow-diag > links.txt

@@ -111,7 +111,7 @@ def _report(finished: Finished, updates: int, folder: Path, tell: Callable[[str]
         tell(f"{done} {reason}; next: nmtalign translate -m {quote(str(folder))} < in.txt > out.txt")
     else:
         more = "--set patience=0" if finished.reason.startswith(NO_PROGRESS) else "a larger budget"
-        tell(f"{done} {reason}; to continue give {more}, to train anew --force")
+        tell(f"{done} {reason}; to continue, give {more}; to train anew, give --force")
 
 
 def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:

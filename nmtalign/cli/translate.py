@@ -60,7 +60,7 @@ def translate(
     common.sleep_beside_others()
     common.bound_caches()
     if not quiet and STDIN in paths and sys.stdin.isatty():
-        common.say("reading from the terminal, a sentence a line; Ctrl-D ends it")
+        common.say("reading from the terminal, one sentence per line; Ctrl-D ends the input")
     to_stdout = output in (None, STDIN)
     shown = not (quiet or (to_stdout and sys.stdout.isatty()))
     with ExitStack() as line:

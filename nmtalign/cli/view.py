@@ -31,7 +31,7 @@ def view(
         "--model -m",
     ),
     sentence: list[str] | None = own_option(
-        "Sentence pairs by number, counted from 0 as in the file [dim](default: 0; of a page all)[/dim].",
+        "Sentence pairs by number, counted from 0 as in the file [dim](default: 0, or all for a page)[/dim].",
         "N,N-N",
         "--sentence -s",
     ),

@@ -80,7 +80,7 @@ class Attention(Initialised, ABC):
 
     @abstractmethod
     def energies(self, states: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """The energies (B, R, Tx) of states (B, R, n) and keys (B, Tx, .); float32 beside bf16 too.
+        """The energies (B, R, Tx) of states (B, R, n) and keys (B, Tx, .); they are float32 also beside bf16.
 
         `coverage` (B, R, Tx) is that of the source words before the step, for `CoverageAttention`; None = 0.
         """
@@ -204,7 +204,7 @@ class PositionPredictor(Initialised):
         self.vector = Role.ENERGY.parameter(config.attention_hidden)  # v_p
 
     def forward(self, states: Tensor, lengths: Tensor) -> Tensor:
-        """Positions (B, R) of states (B, R, n) and lengths (B,); wide, so that rounding does not jump by words."""
+        """Positions (B, R) of states (B, R, n) and lengths (B,), at least in float32: bf16 would be off by words."""
         hidden = F.linear(states, self.weight).to(wide(states.dtype)).tanh()
         return lengths[:, None] * (hidden * self.vector).sum(-1).sigmoid()
 
@@ -212,9 +212,9 @@ class PositionPredictor(Initialised):
 class LocalAttention(Attention):
     """Attention to the positions within D of a position p, in whichever direction the encoder reads the sentence.
 
-    In local-m p is the number of the target word, and at most that of the last source word. In local-p it is predicted.
-    There the context is the sum of the annotations by softmax * exp(-(j - p)^2 / (2 sigma^2)), sigma = D / 2, which sum
-    to less than 1. The weights are these factors, normalised, so that they are an alignment as in every other model.
+    In local-m p is the number of the target word, and at most that of the last source word. In local-p it is predicted,
+    and the context is the sum of the annotations times softmax * exp(-(j - p)^2 / (2 sigma^2)), with sigma = D / 2. The
+    sum of these factors is less than 1. The weights are the normalised factors: an alignment, as in every other model.
     """
 
     def __init__(self, score: Attention, config: ModelConfig) -> None:

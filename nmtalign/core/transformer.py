@@ -46,7 +46,7 @@ def _kept_positions(width: int, device: torch.device) -> Tensor:
 def attend(queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
     """(contexts (B, A, R, d), weights (B, A, R, T)): softmax(Q K^T / sqrt(d)) V (equation 1 of that article).
 
-    queries (B, A, R, d), keys and values (B, A, T, d), `hidden` is True at positions that count 0.
+    queries (B, A, R, d), keys and values (B, A, T, d), `hidden` is True at positions that get the weight 0.
     """
     products = (queries / math.sqrt(queries.shape[-1])) @ keys.mT
     energies = products.to(wide(products.dtype))
@@ -55,7 +55,7 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None)
 
 
 def contexts_of(queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None) -> Tensor:
-    """The contexts alone; see `attend`.
+    """Only the contexts of `attend`.
 
     On a GPU, PyTorch's scaled_dot_product_attention keeps no weights for the gradient. On a CPU it is no faster for
     sentences, and in bf16 its gradient takes seven times as long.

@@ -154,8 +154,8 @@ class CorpusChecks:
             both = sum(count for key, count in pairs.items() if key in self._seen)
             if both > _OVERLAP * pairs.total():
                 self.notes.append(
-                    f"warning: {both:,} of the {pairs.total():,} pairs of {name} are also training pairs, so scores on "
-                    "it will be too good; remove them from one of the two"
+                    f"warning: the training text has {both:,} of {counted(pairs.total(), 'pair')} of {name}, so "
+                    f"scores on {name} will be too good; remove them from one of the two"
                 )
         self._check_lines(summary)
         if kept < _FEW_PAIRS and not self.config.vocabulary_from:  # a model that is adapted needs fewer pairs

@@ -116,7 +116,7 @@ def _given_words(config: PrepConfig, output: Path, languages: tuple[str, str]) -
         known = corpus.source_language, corpus.target_language
         given, recorded = (corpus.tokenizers, (corpus.source_vocabulary, corpus.target_vocabulary)), corpus.settings
     else:
-        raise FormatError(f"{folder}: contains neither a model ({CONFIG}) nor a prepared corpus ({CORPUS_FILE})")
+        raise FormatError(f"{folder}: contains neither a model ({CONFIG}) nor a corpus ({CORPUS_FILE}); give either")
     if languages != known:
         raise UsageError(
             f"{folder}: its words are those of {'-'.join(known)}, and the texts are {'-'.join(languages)}; give texts "
@@ -251,7 +251,7 @@ class _Preparation:
         dropped = screening.dropped | {NO_TRANSLATION: skipped}
         reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items() if count)
         fix = "; raise max_length (0 = no limit)" if screening.dropped["too long"] else ""
-        return InputError(f"{name}: none of the {screening.pairs + skipped} pairs is left ({reasons}){fix}")
+        return InputError(f"{name}: no pair is left ({reasons}){fix}")
 
     def _vocabularies(self, tokenizers: Tokenizers, spool: writer.PairSpool) -> Vocabularies:
         """The most frequent words; of pieces `</s>`, `<unk>`, then the model's pieces by rank, or the bytes."""

@@ -26,7 +26,7 @@ from nmtalign.data.pipeline import CHUNK, Pairs, blocks_of
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.languages import main_language
-from nmtalign.text.lines import BLANK
+from nmtalign.text.lines import BLANK, counted
 
 NO_TRANSLATION, IN_OTHER_SETS = "no translation", "in dev or test"
 NEAR_DUPLICATE, SET_ASIDE = "near-duplicate", "set aside"
@@ -267,7 +267,7 @@ class Screening:
         text.write(watched())
         if len(candidates) <= size:
             wanted = {f"{name}_lines": count for name, count in sizes.items()}
-            raise SettingError(f"too large for {len(candidates):,} different pairs of training text", **wanted)
+            raise SettingError(f"too large for {counted(len(candidates), 'different pair')} of training text", **wanted)
         drawn = random.Random(_SEED).sample(candidates, size)
         sets, start = {}, 0
         for name, count in sizes.items():

@@ -76,7 +76,7 @@ class PrepConfig(Settings, section="prep"):
         50, "Drop pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all."
     )
     clean: bool = common(
-        False, "Drop training pairs that are probably no translations, each reason counted.", since="0.2.0"
+        False, "Drop training pairs that are probably no translations; count them by reason.", since="0.2.0"
     )
     dev_lines: int = common(
         0, "Set this number of random training pairs aside as dev text.", at_most=10**6, since="0.2.0"
@@ -161,7 +161,9 @@ class TranslateConfig(Settings, section="translate"):
     allow_unk: bool = setting(False, "Let the search generate <unk>.")
     replace_unk: bool = common(False, "Replace <unk> by its aligned source word or that word's translation.")
     lexicon: str = common("", "Word translations: for replace_unk, or to restrict the search.", path="FILE")
-    candidates: int = setting(0, "Search only the lexicon's and the N most frequent words; 0 = all.", server_only=True)
+    candidates: int = setting(
+        0, "Search only the lexicon's and the N most frequent words; 0 = all. --lexicon sets 2000.", server_only=True
+    )
     format: Literal["text", "json"] = common(
         "text", "Print text, or one JSON object per line.", affects="printing", server_only=True
     )
@@ -352,7 +354,7 @@ class ViewConfig(Settings, section="view"):
     rank: int = common(0, "Place in the n-best list, if the file has one.")
     x: Literal["updates", "epochs", "hours"] = common("updates", "The x axis of learning curves.")
     limit: int | None = common(
-        None, "Largest number of sentences of a page; 0 = all.", unset="20000; of the live page 80"
+        None, "Largest number of sentences of a page; 0 = all.", unset="20000; 80 on the live page"
     )
     end: bool = setting(True, "Draw the row and the column of </s>.")
     hard_links: bool = setting(False, "Also draw the hard links of the file.")

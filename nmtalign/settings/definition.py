@@ -164,7 +164,7 @@ def common(default: T, help: str, path: str = "", **details: Any) -> T:  # noqa:
 
 
 def threads_setting(**details: Any) -> int:
-    return setting(0, "CPU threads; 0 lets PyTorch choose.", at_most=1000, affects="machine", **details)
+    return setting(0, "CPU threads; 0 = automatic.", at_most=1000, affects="machine", **details)
 
 
 @dataclass_transform(frozen_default=True)

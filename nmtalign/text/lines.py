@@ -340,7 +340,7 @@ def _decompressed(stream: io.RawIOBase, name: str, make: Callable[[], Any], step
     except MemoryError:
         raise
     except Exception as error:  # each library has its own error
-        raise InputError(f"{name}: cannot read on: {error}; is the file complete?") from None
+        raise InputError(f"{name}: cannot read further: {error}; is the file complete?") from None
 
 
 def _utf_8(stream: io.RawIOBase) -> Iterator[bytes]:

@@ -482,9 +482,9 @@ def _xliff(data: bytes, languages: tuple[str, str]) -> Iterator[MarkupToken]:
 def _subtitles(text: str, markup: Markup) -> Iterator[MarkupToken]:
     """The cues; those over which a sentence extends are in one segment, with the ends of their lines as marks."""
     if "\r" in text and "\n" not in text:
-        raise InputError("its lines end with CR alone; write LF instead, for example with tr '\\r' '\\n'")
+        raise InputError("its lines end with CR and no LF; convert them, for example with tr '\\r' '\\n'")
     if text.strip() and not (re.search(_TIME, text) or text.startswith("WEBVTT")):
-        raise InputError(f"no {markup}: it has no times, such as 00:00:01.000 --> 00:00:02.000")
+        raise InputError(f"not {markup}: it has no times, such as 00:00:01.000 --> 00:00:02.000")
     place = size = 0
     # In SRT a blank line is inside a cue if no other cue comes next.
     blank, decode = (r"(?:[ \t\r]*\n)*", str) if markup == "srt" else ("", html.unescape)

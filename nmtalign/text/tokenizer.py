@@ -981,7 +981,7 @@ def _entry(path: Path, number: int, line: str) -> tuple[str, str, float]:
     except ValueError:
         probability = math.nan
     if math.isnan(probability):
-        raise InputError(f"{where}: {fields[2]!r} is not a probability")
+        raise InputError(f"{where}: {fields[2]!r} is not a probability; write a number such as 0.5")
     return fields[0], fields[1], probability
 
 

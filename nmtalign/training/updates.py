@@ -103,7 +103,7 @@ class TrainingSetup:
         self.pairs = corpus.splits["train"]
         self.chosen = eligible(self.pairs, corpus.tokenizers.most_tokens(config.max_length))
         if not len(self.chosen):
-            raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
+            raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}; raise it")
         # What is added to each batch: its guide, the ids of a copying model, and padding. For each shape of batch a GPU
         # records a graph, and oneDNN makes kernels in bf16, which it cannot keep for all.
         self.additions: list[Callable[[Batch], Batch]] = [self.guide] if self.guide else []

@@ -246,12 +246,12 @@ class FileTranslation:
                 raise type(error)(f"{error}{self.left()}") from None
             raise
         seconds = max(time.monotonic() - started, 1e-3)
-        unit = {"sentencepiece": "pieces", "bytes": "bytes"}.get(translator.loaded.tokenizers.kind, "words")
+        unit = {"sentencepiece": "piece", "bytes": "byte"}.get(translator.loaded.tokenizers.kind, "word")
         before = f" after the {self.done:,} of an earlier run" if self.done else ""
         self._summary = (
-            f"{self.lines:,} line{'s' * (self.lines != 1)}{before}, {self.tokens:,} source {unit} in {seconds:.1f} s "
-            f"({self.lines / seconds:.1f} lines/s, {self.tokens / seconds:,.0f} {unit}/s; {translator.loaded.device}, "
-            f"{translator.precision}); {self.unknown / max(self.tokens, 1):.2%} of the source {unit} are unknown"
+            f"{counted(self.lines, 'line')}{before}, {counted(self.tokens, f'source {unit}')} in {seconds:.1f} s "
+            f"({self.lines / seconds:.1f} lines/s, {self.tokens / seconds:,.0f} {unit}s/s; {translator.loaded.device}, "
+            f"{translator.precision}); {self.unknown / max(self.tokens, 1):.2%} of the source {unit}s are unknown"
         )
 
     def _origin(self, translator: Translator) -> dict[str, Any]:
@@ -402,7 +402,7 @@ class ResumableOutput(files.PartialFile):
                 break
             match = _MOSES_ID.match(line) if self._lists else None
             if self._lists and match is None:
-                raise FormatError(f"{self.path}: line {number}: not a line of an n-best list: other options?")
+                raise FormatError(f"{self.path}: line {number}: not a line of an n-best list; give the same options")
             if match is None or int(match[1]) - self._first > count:
                 count, size = count + 1, offset if match else offset + len(line)
             offset += len(line)

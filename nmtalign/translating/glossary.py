@@ -98,7 +98,7 @@ class Glossary:
                 continue
             where, parts = f"{shown(path)}: line {number}", [part.strip() for part in line.split("\t")]
             if len(parts) != 2 or not all(map(spelling, parts)):
-                raise InputError(f"{where}: has an empty side or not one tab; write a term, a tab and its translation")
+                raise InputError(f"{where}: needs one tab, with text on both sides: a term, a tab, its translation")
             source, target = parts
             first = terms.setdefault(tuple(split(spelling(source))), Term(target, number))
             if first.target != target:

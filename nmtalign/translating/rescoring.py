@@ -148,7 +148,7 @@ def read_n_best(n_best: Path, source: Path) -> Iterator[tuple[tuple[str, ...], P
             if at < 0:
                 raise InputError(
                     f"{where}: id {sentence} needs line {sentence + 1} of {shown(source)}, which has "
-                    f"{before + 1} lines; ids count its lines from 0"
+                    f"{counted(before + 1, 'line')}; ids count its lines from 0"
                 )
         yield fields, (text, fields[1])
 
@@ -192,7 +192,7 @@ class FileScores:
         Raises UsageError for more than one source, for one in JSON, and for what only a search or `align` gives.
         """
         if len(sources) > 1:
-            raise UsageError(f"{target}: is scored with one source text; {len(sources)} are given")
+            raise UsageError(f"{target}: is scored with one source text, and {len(sources)} are given; give one")
         if config.input_format == "json":
             raise UsageError(f"{target}: is scored with plain text; leave out input_format = json")
         if n_best and config.format == "json":

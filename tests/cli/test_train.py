@@ -103,7 +103,7 @@ def test_how_a_training_that_stopped_early_goes_on_is_said_and_works(nmtalign, w
     flags = [*QUICK, "--max-updates", "6", *sets(learning_rate=1e-12, validate_every=1, patience=1)]
     assert "update 2 " in nmtalign("train", *flags).stderr.decode().splitlines()[-2]
     again = nmtalign("train", *flags).stderr.decode().splitlines()[-1]
-    assert "already done (no progress on dev in 1 validation); to continue give --set patience=0, to train" in again
+    assert "already done (no progress on dev in 1 validation); to continue, give --set patience=0; to train" in again
     assert "done (6 updates)" in nmtalign("train", *flags, "--set", "patience=0").stderr.decode().splitlines()[-1]
 
 

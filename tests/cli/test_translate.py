@@ -41,6 +41,7 @@ def test_one_line_out_for_each_line_in(random_model, inside):
     assert told[2].startswith("nmtalign: 10 lines, ")
     assert "% of the source words are unknown" in told[2]
     assert len(told) == 3
+    assert b"nmtalign: 1 line, 1 source word in " in inside("-m", random_model, "--beam", 3, text=b"fox").stderr
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8", "auto"])

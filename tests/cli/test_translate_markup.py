@@ -87,15 +87,15 @@ def test_a_wrong_aligner_is_an_error_before_the_translation(run, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--n-best", "2"), "--markup gives one document"),
-        (("--format", "json"), "--markup gives one document"),
-        (("--alignment", "hard"), "--markup gives one document"),
+        (("--n-best", "2"), "--markup translates one document"),
+        (("--format", "json"), "--markup translates one document"),
+        (("--alignment", "hard"), "--markup translates one document"),
         (("--tokenized",), "give raw text"),
-        (("--set", "word_scores=true"), "--markup gives one document"),
-        (("--resume", "-o", "out"), "--markup gives one document"),
-        (("--save-alignments", "a.h5"), "--markup gives one document"),
-        (("page.html", "page.html"), "--markup gives one document"),
-        (("--target", "page.html"), "--markup gives one document"),
+        (("--set", "word_scores=true"), "--markup translates one document"),
+        (("--resume", "-o", "out"), "--markup translates one document"),
+        (("--save-alignments", "a.h5"), "--markup translates one document"),
+        (("page.html", "page.html"), "--markup translates one document"),
+        (("--target", "page.html"), "--markup translates one document"),
     ],
 )
 def test_what_a_document_excludes(arguments, message, run, tmp_path):
@@ -111,7 +111,7 @@ def test_what_a_document_excludes(arguments, message, run, tmp_path):
     [
         ("xliff", b"<p>caf\xe9", 1, "not XML"),
         ("html", b"<p>caf\xe9", 1, "line 1: not UTF-8"),
-        ("srt", b"<p>the fox", 1, "no srt"),
+        ("srt", b"<p>the fox", 1, "not srt: "),
         ("html", b"a", (64 << 20) + 1, "larger than 64 MiB, decompressed"),
     ],
 )

@@ -58,7 +58,7 @@ def test_a_resumed_file_has_to_fit(random_model, tmp_path, inside, unfinished):
     arguments = ("-m", random_model, "--beam", 1, "-o", "out.fr")
     for more, code, message in (
         ((), 2, "out.fr: is complete, with 3 translations, but the input has 1; leave out --resume"),
-        (("--n-best", 1, "--alignment", "soft"), 4, "out.fr: line 1: not a line of an n-best list: other options?"),
+        (("--n-best", 1, "--alignment", "soft"), 4, "line 1: not a line of an n-best list; give the same options"),
         (("-o", "/dev/null"), 2, "--resume needs an output file, and /dev/null is none"),
         (("-o", "-"), 2, "--resume needs an output file, and standard output is none"),
     ):
@@ -92,7 +92,7 @@ def test_a_new_run_keeps_what_another_left_until_its_end(random_model, tmp_path,
     assert done.returncode == 3
     told = done.stderr.decode().splitlines()
     assert told[0].startswith("nmtalign: out.fr.partial existed; renamed to out.fr.partial.old")
-    assert "in.gz: cannot read on" in told[1]
+    assert "in.gz: cannot read further" in told[1]
     assert told[1].endswith(f"; out.fr.partial contains {counted(complete, 'line')}; --resume continues after them")
     assert (tmp_path / "out.fr.partial").read_bytes().count(b"\n") == complete
     assert (tmp_path / "out.fr.partial.old").read_text() == "long work\n"

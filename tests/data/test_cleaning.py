@@ -128,6 +128,8 @@ def test_what_cannot_be_set_aside(tmp_path):
     texts = write_pairs(tmp_path, "train", GOOD)
     with pytest.raises(UsageError, match="dev_lines = 90 does not go with test_lines = 10: too large for 100 diff"):
         prepare(texts, tmp_path / "data", PrepConfig(dev_lines=90, test_lines=10), LANGUAGES)
+    with pytest.raises(UsageError, match="dev_lines = 1: too large for 1 different pair of training text"):
+        prepare(write_pairs(tmp_path, "one", GOOD[:1]), tmp_path / "data", PrepConfig(dev_lines=1), LANGUAGES)
     with pytest.raises(UsageError, match="dev_lines = 5: there is a dev text, too"):
         prepare(texts, tmp_path / "data", PrepConfig(dev_lines=5), LANGUAGES, texts)
     assert not (tmp_path / "data").exists()

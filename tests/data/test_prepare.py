@@ -123,9 +123,9 @@ def test_blank_pairs_of_dev_are_no_training_pairs(tmp_path):
     for shared, pairs in ((0, [("d", "z"), ("", ""), ("b", "")]), (1, [("d", "z"), ("", ""), ("c", "y")])):
         dev = write_pairs(tmp_path, "dev", pairs)
         summary = prepare(train, tmp_path / "data", PrepConfig(), LANGUAGES, dev, force=True)
-        found = [note for note in summary.notes if "are also training pairs" in note]
+        found = [note for note in summary.notes if "the training text has" in note]
         assert len(found) == shared
-        assert not found or f"{shared} of the 2 pairs of dev" in found[0]
+        assert not found or f"{shared} of 2 pairs of dev" in found[0]
 
 
 def test_seen_texts_are_those_of_a_set():
@@ -252,7 +252,7 @@ def test_a_folder_in_which_another_process_works_is_left_alone(tmp_path):
     ("pairs", "message"),
     [
         ([], "no lines; give files with text"),
-        ([("", "x"), ("a", " ")], r"none of the 2 pairs is left \(2 empty\)$"),
+        ([("", "x"), ("a", " ")], r"no pair is left \(2 empty\)$"),
         ([("a b c", "x"), ("", "")], r"\(1 empty, 1 too long\); raise max_length"),
     ],
 )

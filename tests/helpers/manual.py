@@ -67,7 +67,7 @@ def _row(one, annotation):
     names = ", ".join(f"`{name}`" for name in (*one.opts, *one.secondary_opts))
     choices = "|".join(Setting("", kind=annotation).choices)
     value = "" if one.is_flag else f" `{one.metavar or choices or 'VALUE'}`"
-    default = "" if one.is_flag or one.default in (None, (), []) else f" [default: {one.default}]"
+    default = "" if one.is_flag or one.default in (None, "", (), []) else f" [default: {one.default}]"
     return f"| {names}{_escaped(value)} | {_cell(one.help or '')}{default} |"
 
 

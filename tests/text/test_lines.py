@@ -72,7 +72,7 @@ def test_what_pzstd_has_compressed(tmp_path: Path) -> None:
     parts = [zstandard.compress(b"a\n" * 5), zstandard.compress(b"b\n")]
     content = b"".join(b"\x50\x2a\x4d\x18\4\0\0\0" + len(part).to_bytes(4, "little") + part for part in parts)
     assert list(read_lines(write(tmp_path / "text.zst", content))) == ["a"] * 5 + ["b"]
-    with pytest.raises(InputError, match=r"bad: cannot read on: .*; is the file complete"):
+    with pytest.raises(InputError, match=r"bad: cannot read further: .*; is the file complete"):
         list(read_lines(write(tmp_path / "bad", content[:-1])))
 
 
@@ -82,7 +82,7 @@ def test_a_damaged_archive_is_one_error_with_its_name(tmp_path: Path, pack: Pack
     middle = len(content) // 2
     changed = content[:middle] + bytes(255 - byte for byte in content[middle : middle + 40]) + content[middle + 40 :]
     for bad in (content[:-1], content[:middle], content[:12], changed, content + b"more"):
-        with pytest.raises(InputError, match=r"bad: (cannot read on: .*; is the file complete|line \d+: not UTF-8)"):
+        with pytest.raises(InputError, match=r"bad: (cannot read further: .*; is the file|line \d+: not UTF-8)"):
             list(read_lines(write(tmp_path / "bad", bad)))
 
 
@@ -102,7 +102,7 @@ def test_a_dictionary_of_gigabytes_is_refused(tmp_path: Path) -> None:
     content = bytearray(lzma.compress(b"a\n" * 10, filters=filters))
     assert list(read_lines(write(tmp_path / "large.xz", bytes(content)))) == ["a"] * 10
     filters[0]["dict_size"] = 1 << 28
-    with pytest.raises(InputError, match=r"huge\.xz: cannot read on: "):
+    with pytest.raises(InputError, match=r"huge\.xz: cannot read further: "):
         list(read_lines(write(tmp_path / "huge.xz", lzma.compress(b"a\n" * 10, filters=filters))))
 
 

@@ -252,13 +252,13 @@ def test_text_that_is_not_utf_8_is_refused():
 
 @pytest.mark.parametrize("markup", ["srt", "vtt"])
 def test_a_document_without_times_is_no_subtitles(markup):
-    with pytest.raises(InputError, match=f"no {markup}: it has no times"):
+    with pytest.raises(InputError, match=f"not {markup}: it has no times"):
         read_markup(b"<p>The cat. <!-- 1 --></p>", markup)
-    with pytest.raises(InputError, match=f"no {markup}: it has no times, such as 00:00:01.000 --> 00:00:02.000"):
+    with pytest.raises(InputError, match=f"not {markup}: it has no times, such as 00:00:01.000 --> 00:00:02.000"):
         read_markup(b"1\n00:00:01:000 --> 00:00:02:000\nthe fox\n", markup)
     assert "".join(read_markup(b"", markup)) == ""
     assert "".join(read_markup(b"WEBVTT\n", markup)) == "WEBVTT\n"
-    with pytest.raises(InputError, match="its lines end with CR alone"):
+    with pytest.raises(InputError, match="its lines end with CR and no LF"):
         read_markup(b"WEBVTT\r\r00:01.000 --> 00:02.000\rThe cat.\r", markup)
 
 

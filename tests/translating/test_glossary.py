@@ -170,10 +170,10 @@ def test_words_of_tokenised_text_are_the_parts_between_spaces(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("fox renard", "has an empty side or not one tab; write a term, a tab and its translation"),
-        ("fox\t", "has an empty side"),
-        ("\trenard", "has an empty side"),
-        ("fox\trenard\tm", "has an empty side or not one tab"),
+        ("fox renard", "needs one tab, with text on both sides: a term, a tab, its translation"),
+        ("fox\t", "needs one tab, with text on both sides"),
+        ("\trenard", "needs one tab, with text on both sides"),
+        ("fox\trenard\tm", "needs one tab, with text on both sides"),
         ("cat\tchatte", "'cat' has another translation in line 1"),
     ],
 )

@@ -75,9 +75,9 @@ def test_what_cannot_be_read_is_named(tmp_path):
         assert are_files(Path("-"), tmp_path / "none")
     cut = tmp_path / "cut.gz"
     cut.write_bytes(gzip.compress(os.urandom(60000).hex().encode())[:50000])  # random bytes may look like UTF-16
-    with pytest.raises(InputError, match=r"cut.gz: cannot read on: .*is the file complete"):
+    with pytest.raises(InputError, match=r"cut.gz: cannot read further: .*is the file complete"):
         list(Inputs((cut,)))
-    with pytest.raises(InputError, match=r"cut.gz: cannot read on: .*is the file complete"):
+    with pytest.raises(InputError, match=r"cut.gz: cannot read further: .*is the file complete"):
         Inputs((cut,)).count()
 
 

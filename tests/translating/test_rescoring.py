@@ -181,3 +181,8 @@ def test_lines_of_a_list_have_their_sources(tmp_path):
 def test_what_is_no_list_of_the_source_is_named(tmp_path, lines, message):
     with pytest.raises(InputError, match=message):
         list(read_n_best(*written(tmp_path, "a\nb\nc\n", lines)))
+
+
+def test_a_source_of_one_line_is_counted_in_the_singular(tmp_path):
+    with pytest.raises(InputError, match=r"id 1 needs line 2 of .*in, which has 1 line; ids count"):
+        list(read_n_best(*written(tmp_path, "a\n", ["0 ||| x", "1 ||| y"])))
