@@ -10,14 +10,14 @@ import numpy as np
 import regex
 
 from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
-from nmtalign.text.tokenizer import UNSPACED
+from nmtalign.text.tokenizer import CLUSTER, UNSPACED
 
 CHRF = "chrF2"
 # Without `autojunk`, the time of difflib can grow with the third power of the number of pieces, with it by the square.
 _MANY, _MOST = 500, 2000  # pieces of a line from which frequent ones begin no shared run, and which are compared
 # Blanks and after them one letter of a script without spaces, a word with the marks of its letters, or one mark. The
 # blanks at the end of a line are a piece, too.
-_PIECE = regex.compile(rf"\s*(?:(?=[{UNSPACED}])\X\p{{M}}*|[^\W{UNSPACED}]+|\X)")
+_PIECE = regex.compile(rf"\s*(?:(?=[{UNSPACED}])\X\p{{M}}*|[^\W{UNSPACED}]+|{CLUSTER})")
 
 
 @dataclass(frozen=True)
