@@ -79,12 +79,11 @@ def _grow(forward: frozenset[Link], backward: frozenset[Link], method: Symmetriz
 
     def add(link: Link, enough: Callable[[Iterable[bool]], bool]) -> bool:
         """Adds a link if enough of its two words (any or all) have no link."""
-        if not enough((link[0] not in sources, link[1] not in targets)):
-            return False
-        links.add(link)
-        sources.add(link[0])
-        targets.add(link[1])
-        return True
+        if fits := enough((link[0] not in sources, link[1] not in targets)):
+            links.add(link)
+            sources.add(link[0])
+            targets.add(link[1])
+        return fits
 
     # A pass visits the links in order, also those that it adds behind the current one; the others wait for the next
     # pass. No link is visited twice, because words only gain links.

@@ -13,8 +13,7 @@ from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
 from nmtalign.text.tokenizer import CLUSTER, UNSPACED
 
 CHRF = "chrF2"
-# Without `autojunk`, the time of difflib can grow with the third power of the number of pieces, with it by the square.
-_MANY, _MOST = 500, 2000  # pieces of a line from which frequent ones begin no shared run, and which are compared
+_MANY, _MOST = 500, 2000  # pieces of a line: above, frequent ones begin no shared run; the most that are compared
 # Blanks and after them one letter of a script without spaces, a word with the marks of its letters, or one mark. The
 # blanks at the end of a line are a piece, too.
 _PIECE = regex.compile(rf"\s*(?:(?=[{UNSPACED}])\X\p{{M}}*|[^\W{UNSPACED}]+|{CLUSTER})")
@@ -89,8 +88,8 @@ def split_segments(
     known = {piece.strip() for line in references for piece in _PIECE.findall(line)}
     pieces = _PIECE.findall(first), _PIECE.findall(second)
     words = [[piece.strip() for piece in line[:_MOST]] for line in pieces]
-    matcher = difflib.SequenceMatcher(None, words[0], words[1], autojunk=max(map(len, words)) > _MANY)
-    matches = matcher.get_matching_blocks()
+    is_long = max(map(len, words)) > _MANY
+    matches = difflib.SequenceMatcher(None, words[0], words[1], is_long).get_matching_blocks()
     shared = [{match[side] + i for match in matches for i in range(match.size)} for side in (0, 1)]
     return _joined(pieces[0], shared[0], known), _joined(pieces[1], shared[1], known)
 

@@ -47,9 +47,8 @@ class SentenceSplitter:
     def _parts(self, text: str) -> Iterator[str]:
         """The sentences by sentencex, whose time grows with the square of a text of quotation marks.
 
-        It gets a window of the text at a time. The last sentence of a window begins the next one, which is larger if it
-        was the only one; the only one of the largest window ends there. Version 1.0.32 cannot read a blank outside
-        ASCII between a letter and a full stop.
+        It gets a window of the text. The last sentence of a window begins the next one, which is larger if it was the
+        only one, up to `_LONGEST`. Version 1.0.32 cannot read a blank outside ASCII between a letter and a full stop.
         """
         start, size = 0, _WINDOW
         while start < len(text):
