@@ -28,6 +28,7 @@ column of B (the translation of source word i).
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
@@ -78,23 +79,23 @@ def _grow(forward: frozenset[Link], backward: frozenset[Link], method: Symmetriz
 
     def add(link: Link, enough: Callable[[Iterable[bool]], bool]) -> bool:
         """Adds a link if enough of its two words (any or all) have no link."""
-        if not enough((link[0] not in sources, link[1] not in targets)):
-            return False
-        links.add(link)
-        sources.add(link[0])
-        targets.add(link[1])
-        return True
+        if fits := enough((link[0] not in sources, link[1] not in targets)):
+            links.add(link)
+            sources.add(link[0])
+            targets.add(link[1])
+        return fits
 
-    # All places of the union are visited in order, so that a pass also visits links added after the current one.
-    places, added = sorted(union, key=_by_target), True
-    while added and len(links) < len(union):
-        added = False
-        for i, j in places:
-            if (i, j) in links:
-                for right, down in _NEIGHBOURS:
-                    near = i + right, j + down
-                    if near in union and near not in links:
-                        added |= add(near, all if method == "grow-diag-strict" else any)
+    # A pass visits the links in order, also those that it adds behind the current one; the others wait for the next
+    # pass. No link is visited twice, because words only gain links.
+    waiting, later = sorted((j, i) for i, j in links), list[Link]()
+    while waiting:
+        j, i = heappop(waiting)
+        for right, down in _NEIGHBOURS:
+            near = i + right, j + down
+            if near in union and near not in links and add(near, all if method == "grow-diag-strict" else any):
+                heappush(waiting if near[::-1] > (j, i) else later, near[::-1])
+        if not waiting:
+            waiting, later = later, []
     if method in ("grow-diag-final", "grow-diag-final-and"):
         for direction in (forward, backward):
             for link in sorted(direction - links, key=_by_target):

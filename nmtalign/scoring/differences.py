@@ -10,12 +10,13 @@ import numpy as np
 import regex
 
 from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
-from nmtalign.text.tokenizer import UNSPACED
+from nmtalign.text.tokenizer import CLUSTER, UNSPACED
 
 CHRF = "chrF2"
+_MANY, _MOST = 500, 2000  # pieces of a line: above, frequent ones begin no shared run; the most that are compared
 # Blanks and after them one letter of a script without spaces, a word with the marks of its letters, or one mark. The
 # blanks at the end of a line are a piece, too.
-_PIECE = regex.compile(rf"\s*(?:(?=[{UNSPACED}])\X\p{{M}}*|[^\W{UNSPACED}]+|\X)")
+_PIECE = regex.compile(rf"\s*(?:(?=[{UNSPACED}])\X\p{{M}}*|[^\W{UNSPACED}]+|{CLUSTER})")
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,9 @@ def split_segments(
     """The segments of both lines: words that they share in the same order, and words of only one line."""
     known = {piece.strip() for line in references for piece in _PIECE.findall(line)}
     pieces = _PIECE.findall(first), _PIECE.findall(second)
-    words = [[piece.strip() for piece in line] for line in pieces]
-    matches = difflib.SequenceMatcher(None, words[0], words[1], autojunk=False).get_matching_blocks()
+    words = [[piece.strip() for piece in line[:_MOST]] for line in pieces]
+    is_long = max(map(len, words)) > _MANY
+    matches = difflib.SequenceMatcher(None, words[0], words[1], is_long).get_matching_blocks()
     shared = [{match[side] + i for match in matches for i in range(match.size)} for side in (0, 1)]
     return _joined(pieces[0], shared[0], known), _joined(pieces[1], shared[1], known)
 

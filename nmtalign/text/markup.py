@@ -49,7 +49,7 @@ _PLACEHOLDER = re.compile(
     rf"(https?://(?:{_IN_ADDRESS}|\({_IN_ADDRESS}*\))+(?<![.,;:!?'’\]}}])"
     rf"|(?<!{_IN_NAME})(?<![.+])(?:{_IN_NAME}|[.+])+@{_IN_NAME}+(?:\.{_IN_NAME}+)+"
     r"|\{\{[^{}]*\}\}|\{%[^{}]*%\}|[$%]?\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z_0-9]*|%%|%[A-Za-z_]\w*%"
-    r"|(?<!\d)%(?:\d+\$|\(\w+\))?[-#0+]*\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@]"
+    r"|(?<!\d)%(?:\d+\$|\(\w+\))?[-#0+]*+\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@]"
     r"|&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);)"
 )
 _LETTERS = rf"(?:_|[^\s\p{{P}}\p{{S}}\u2000-\u206f{UNSPACED}])+"
@@ -65,7 +65,7 @@ _SOFT = "\ue000"  # before the end of a line inside a cue
 _CLOSING = ".,;:!?)]}…。，"
 _SENTENCE_END = re.compile(rf"[{SENTENCE_ENDS}♪][\"'”’»)\]]*$")
 _DASH = r"[ \t]*[-‐–—♪]+[ \t]*"  # before what another speaker says
-_CUE_TAG = re.compile(rf"({_TEXT_TAGS}|(?:^|(?<=[>}}])){_DASH}|[ \t]*♪[ \t]*|\r?\n)", re.MULTILINE)
+_CUE_TAG = re.compile(rf"({_TEXT_TAGS}|(?:^|(?<=[>}}])){_DASH}|(?:(?<![ \t])[ \t]++)?♪[ \t]*|\r?\n)", re.MULTILINE)
 _NEW_SPEAKER = re.compile(rf"{_DASH}|[ \t]*[\[(#>]")
 _TIME, _LINE = r"(?m)^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*$", r"(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z)"
 
@@ -101,7 +101,7 @@ _CODES: dict[str, Kind] = {  # of XLIFF, which are without content, or have one 
     **dict.fromkeys(("ept", "ex", "ec", "em"), "close"),
 }
 _XLIFF_SEGMENTS = ".//*[local-name()='mrk' and @mtype='seg' and not(ancestor::*[@mtype='seg'])]"
-_LINE_BREAK = re.compile(r"(\s*\n\s*)")
+_LINE_BREAK = re.compile(r"((?<!\s)[^\S\n]*+\n\s*)")
 _escaped = partial(html.escape, quote=False)
 
 
@@ -376,7 +376,7 @@ def _tags(text: str, languages: tuple[str, str] = ("", ""), nested: int = 0) -> 
         if not name or _EMPTY.fullmatch(name) or (attributes and not attributes[-1][0]):
             kind = "empty"
         elif kind == "open" and (_VERBATIM.fullmatch(name) or hidden or "notranslate" in own.get("class", "").split()):
-            kind, place = "empty", _end_of(text, place, name)
+            kind, place = "empty", _end_of(text, place, len(text), name)
             for first, stop in _translated(text, tag.end(), place) if hidden and nested < _NESTED else ():
                 yield MarkupToken("break", text[start:first])
                 yield from _tags(text[first:stop], languages, nested + 1)
@@ -395,18 +395,18 @@ def _translated(text: str, place: int, stop: int) -> Iterator[tuple[int, int]]:
     """Where elements with translate="yes" begin and end, inside an element that is not translated."""
     for tag in _TAG.finditer(text, place, stop):
         if tag.start() >= place and not tag[1] and _YES.search(tag[3] or ""):
-            place = min(stop, _end_of(text, tag.end(), tag[2].lower()))
+            place = _end_of(text, tag.end(), stop, tag[2].lower())
             yield tag.start(), place
 
 
-def _end_of(text: str, place: int, name: str) -> int:
-    """The end of an element that is not translated; one inside a line ends before the next block at the latest."""
+def _end_of(text: str, place: int, stop: int, name: str) -> int:
+    """The end of an element, at most `stop`; one inside a line ends before the next block at the latest."""
     if _RAW.fullmatch(name):
-        end = re.compile(rf"</{name}(?=[\s/>])[^>]*>", re.IGNORECASE).search(text, place)
-        return end.end() if end else len(text)
+        end = re.compile(rf"</{name}(?=[\s/>])[^>]*>", re.IGNORECASE).search(text, place, stop)
+        return end.end() if end else stop
     depth, following = 1, _NEXT.get(name)
     in_line = name == "p" or not _BLOCK.fullmatch(name)
-    for found in _TAG.finditer(text, place):
+    for found in _TAG.finditer(text, place, stop):
         other, closes = (found[2] or "").lower(), found[1] == "/"
         if depth == 1 and other == name and closes:
             return found.end()
@@ -417,7 +417,7 @@ def _end_of(text: str, place: int, name: str) -> int:
             depth += -1 if closes else not found[3].endswith("/")
         if not depth:
             return found.start()
-    return len(text)
+    return stop
 
 
 def _xliff_root(data: bytes, languages: tuple[str, str]) -> Any:

@@ -11,7 +11,7 @@ from nmtalign.errors import UsageError
 from nmtalign.text.tokenizer import has_rules, is_word
 
 _WIDE_BLANK = re.compile(r"[^\S\x00-\x7f]")  # a blank that is not in ASCII, such as U+00A0
-_WINDOW = 4000  # characters
+_WINDOW, _LONGEST = 4000, 32_000  # characters of a text that sentencex gets at first, and at most
 _OPENING = "([{«„“”\"'‘¿¡"
 
 
@@ -45,19 +45,19 @@ class SentenceSplitter:
         return ["".join(parts) for parts in sentences]
 
     def _parts(self, text: str) -> Iterator[str]:
-        """The sentences by sentencex, whose time grows with the square of a text that has no spaces.
+        """The sentences by sentencex, whose time grows with the square of a text of quotation marks.
 
-        It gets a window of the text at a time. The last sentence of a window begins the next one, which is larger if it
-        was the only one. Version 1.0.32 cannot read a blank outside ASCII between a letter and a full stop.
+        It gets a window of the text. The last sentence of a window begins the next one, which is larger if it was the
+        only one, up to `_LONGEST`. Version 1.0.32 cannot read a blank outside ASCII between a letter and a full stop.
         """
         start, size = 0, _WINDOW
         while start < len(text):
             found = self._segment(self._language, _WIDE_BLANK.sub(" ", text[start : start + size]))
-            last = start + size >= len(text)
-            for part in found if last else found[:-1]:
+            complete = start + size >= len(text) or (len(found) == 1 and size == _LONGEST)
+            for part in found if complete else found[:-1]:
                 yield text[start : start + len(part)]
                 start += len(part)
-            size = _WINDOW if len(found) > 1 else 2 * size
+            size = _WINDOW if len(found) > 1 else min(2 * size, _LONGEST)
 
     def _ends(self, part: str, following: str) -> bool:
         """Whether a sentence ends after this part, and not only an abbreviation or a number."""

@@ -64,8 +64,9 @@ UNSPACED = (
 )
 UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 # A letter and what belongs to it, such as marks; marks without a letter before them belong to the one behind them.
-# `\X` leaves out some vowel signs of Burmese.
-_LETTER = regex.compile(r"(?:\A[\p{M}\u200c\u200d]+)?(\X)\p{M}*")
+# `\X` leaves out some vowel signs of Burmese, and takes the square of the time for flags, so these are before it.
+CLUSTER = r"(?:[\U0001f1e6-\U0001f1ff]{2}[\p{GCB=EX}\p{GCB=ZWJ}\p{GCB=SM}]*|\X)"
+_LETTER = regex.compile(rf"(?:\A[\p{{M}}\u200c\u200d]+)?({CLUSTER})\p{{M}}*")
 
 
 def letters_of(word: str) -> list[str]:

@@ -40,7 +40,7 @@ _Words = tuple[str, ...]
 # A word is an address, a run of letters, digits and their marks, a syllable of a script without spaces, or a mark.
 _WORD = rf"{_LETTER}+(?:[{_MARKS}]+{_LETTER}*)*"
 _SYLLABLE = rf"[{_AHEAD}]?[{UNSPACED}](?:[{_STACKERS}][{_IN_WORDS}]|[{_MARKS}{_BEHIND}])*"
-_ADDRESS = rf"[A-Za-z][{_IN_WORDS}.+\-]*://[!-~]*[A-Za-z\d/]"
+_ADDRESS = rf"[A-Za-z][{_IN_WORDS}.+\-]{{0,30}}://[!-~]*[A-Za-z\d/]"  # each letter of "a...a...a" may begin one
 _WORDS = regex.compile(
     rf"(?V1){_ADDRESS}|[{_KATAKANA}]+|{_SYLLABLE}"
     rf"|{_WORD}(?:{_INSIDE}{_WORD})*(?:\+\++|[+#](?![{_IN_WORDS}]))?|\S[{_MARKS}]*"

@@ -10,6 +10,7 @@ from helpers.records import add
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmtalign.alignment import link_files
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.link_files import (
     NO_LINKS,
@@ -23,7 +24,7 @@ from nmtalign.alignment.link_files import (
 )
 from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces, word_starts
 from nmtalign.errors import InputError
-from nmtalign.settings.command_settings import ViewConfig
+from nmtalign.settings.command_settings import AerConfig, ViewConfig
 from nmtalign.viewing.alignment_page import write_page
 from nmtalign.viewing.heatmap import read_panels
 
@@ -71,6 +72,17 @@ def test_numbered_lines(tmp_path):
     with pytest.raises(InputError, match=r"links: sentence 1: link 2-3 \(counted from 1\) points outside the pair"):
         text.check_inside(0, 2, 2)
     assert read_links(tmp_path / "links", base=0).pairs[0].sure == {(1, 1), (2, 3)}
+
+
+def test_a_large_number_of_a_sentence_costs_little(tmp_path, monkeypatch):
+    """A line such as `9999999 1 1` makes ten million sentences, of which only those with links are compared."""
+    gold, links = write(tmp_path, "1 1 1 S\n99999 1 2 S\n", "gold"), write(tmp_path, "1 1 1\n2 1 1\n")
+    counted = []
+    count = link_files.count_links
+    monkeypatch.setattr(link_files, "count_links", lambda *pair: counted.append(pair) or count(*pair))
+    (system,) = link_files.compare_links([("links", links)], gold, AerConfig()).systems
+    assert system.figures == LinkFigures(99_999, 2, 2, 1, 1)
+    assert len(counted) == 3 * 3  # as it is, and for the note on exchanged sides in both orders
 
 
 def test_the_format_is_known_of_compressed_files_and_after_blank_lines(tmp_path):

@@ -72,6 +72,13 @@ def test_any_links_are_joined_as_in_the_pseudocode(forward, backward):
         assert symmetrize(forward, backward, method) == pseudocode(forward, backward, method)
 
 
+@pytest.mark.timeout(60)
+def test_links_that_grow_backwards_take_linear_time():
+    """Each pass over the links adds the one before the first: 20,000 passes."""
+    diagonal = [(place, place) for place in range(20_000)]
+    assert symmetrize(diagonal[-1:], diagonal) == diagonal
+
+
 def test_another_method_is_refused():
     with pytest.raises(UsageError, match="not by 'grow'"):
         symmetrize([], [], "grow")

@@ -73,6 +73,18 @@ def test_segments_tell_what_differs_and_what_the_reference_contains():
     assert second == (Segment("the cat", "same", True), Segment(" naps", "only", True), Segment("!", "only", False))
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("word", ["a", "a{}", "."])
+def test_long_lines_are_compared_in_bounded_time(word):
+    """Words beyond the first 2,000 count as those of one line."""
+    words = [word.format(number) for number in range(20_000)]
+    lines = " ".join(["b", *words]), " ".join([*words, "c"])
+    for line, segments in zip(lines, split_segments(*lines, []), strict=True):
+        assert "".join(segment.text for segment in segments) == line
+        assert segments[-1].kind == "only"
+        assert any(segment.kind == "same" for segment in segments) == (word == "a{}")
+
+
 def test_ideographs_are_compared_one_by_one():
     first, _ = split_segments("我喜欢猫", "我喜欢狗", ["我喜欢狗"])
     assert first == (Segment("我喜欢", "same", True), Segment("猫", "only", False))

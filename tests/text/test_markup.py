@@ -263,7 +263,7 @@ def test_a_document_without_times_is_no_subtitles(markup):
 
 
 BROKEN = ["<b>", "</i>", "<", "<a ", '<a b="', "<!--", "<code>", "<!", "<%", "{%", "<?php", "<td translate=no>"]
-BROKEN += ["x@", "x.", "https://a(", "{{", "<p>a", "%"]
+BROKEN += ["x@", "x.", "https://a(", "{{", "<p>a", "%", "<i translate=no><b translate=yes>b</i>"]
 
 
 @pytest.mark.parametrize("piece", BROKEN)
@@ -271,6 +271,24 @@ def test_broken_html_takes_linear_time(piece):
     began = time.process_time()
     text = piece * (100_000 // len(piece))
     assert unchanged(text, "html").replace("&lt;", "<").replace("&amp;", "&") == text
+    assert time.process_time() - began < 20
+
+
+XLIFF_OF_A_RUN = """<xliff version="1.2"><file source-language="en" target-language="fr"><body>
+<trans-unit id="1" xml:space="preserve"><source>{}</source></trans-unit></body></file></xliff>"""
+
+
+@pytest.mark.parametrize(
+    ("markup", "document", "run"),
+    [
+        ("html", "<p>{}", f"a %{'0' * 100_000} b"),
+        ("srt", "1\n00:00:01,000 --> 00:00:02,000\n{}\n", f"a{' ' * 300_000}b"),
+        ("xliff", XLIFF_OF_A_RUN, f"a{' ' * 300_000}b"),
+    ],
+)
+def test_a_run_of_one_character_takes_linear_time(markup, document, run):
+    began = time.process_time()
+    assert run in unchanged(document.format(run), markup)
     assert time.process_time() - began < 20
 
 

@@ -101,6 +101,13 @@ def test_decomposed_text_has_the_tokens_of_composed_text() -> None:
     assert [*map(decomposed, FRENCH.tokenize(line))] == FRENCH.tokenize(decomposed(line))
 
 
+@pytest.mark.timeout(60)
+def test_a_line_of_flags_is_split_in_linear_time():
+    flags, half = ["🇫🇷", "🇫🇷\u0301\u200d", "🇩🇪\U0001f3fb"] * 40_000, "🇫"
+    assert letters_of("".join(flags) + half) == [*flags, half]
+    assert MosesWords("en").tokenize("🇫🇷" * 40_000 + " a.") == [*["🇫🇷"] * 40_000, "a", "."]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("language", ["en", "fr"])

@@ -41,11 +41,17 @@ def test_no_character_is_lost(text: str, language: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "count"),
-    [("The cat, no. 5, sat. " * 3000, 3000), ("你好。" * 3000, 3000), ("1. " * 30_000, 1), ("a" * 30_000, 1)],
+    ("text", "count", "longest"),
+    [
+        ("The cat, no. 5, sat. " * 3000, 3000, 4000),
+        ("你好。" * 3000, 3000, 4000),
+        ("1. " * 30_000, 1, 4000),
+        ("a" * 30_000, 1, 32_000),
+        ("«" * 4000 + "a" * 70_000, 3, 32_000),
+    ],
 )
-def test_long_text_is_split_in_parts(text: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """sentencex takes the square of the time for text without spaces."""
+def test_long_text_is_split_in_parts(text: str, count: int, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """sentencex takes the square of the time for text of quotation marks."""
     splitter = SentenceSplitter("en")
     segment, lengths = splitter._segment, []
     monkeypatch.setattr(splitter, "_segment", lambda language, part: lengths.append(len(part)) or segment("en", part))
@@ -53,6 +59,7 @@ def test_long_text_is_split_in_parts(text: str, count: int, monkeypatch: pytest.
     assert "".join(sentences) == text
     assert len(sentences) == count
     assert sum(lengths) < 4 * len(text)
+    assert max(lengths) <= longest
 
 
 def test_without_sentencex_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

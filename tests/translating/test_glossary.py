@@ -109,6 +109,12 @@ def test_the_place_of_a_term_counts_the_characters_before_it(tmp_path):
     assert found == [(10, "renard roux"), (17, "chat noir")]
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("piece", ["...a", "Dr.", "a://", "a-b", "@a", "🇫🇷"])
+def test_a_line_without_spaces_takes_linear_time(tmp_path, piece):
+    assert targets_of(glossary(tmp_path, TERMS), piece * 100_000 + " red fox") == ["renard roux"]
+
+
 def test_terms_that_overlap(tmp_path):
     found = glossary(tmp_path, "US\tÉtats-Unis\nus\tnous\nred fox\trenard roux\nfox\trenard\nfox runs\tcourt\n")
     expected = ["nous", "États-Unis", "renard roux", "renard"]
