@@ -314,10 +314,10 @@ def align_files(
         from nmtalign.text.lines import Shard
 
         texts, place = (Path(source), Path(target)), None if output is None else Path(output)
+        block = None if shard is None else Shard.parse(shard)
         if place is not None:
             check_other(place, texts)
         loaded = load_models(_several(models), config)
-        block = None if shard is None else Shard.parse(shard)
         run = AlignmentRun(loaded, *texts, config, output=place, resume=resume, notify=notify, shard=block)
         return run.run(watch)
 

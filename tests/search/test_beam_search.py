@@ -163,7 +163,11 @@ def test_tables_in_batches_are_those_alone(seed, beam, order, penalties, stop):
     scorer = TableScorer.random(seed)
     options = {"beam": beam, "n_best": beam, "search": stop, "max_length_ratio": 2.0, **penalties}
     for place, found in zip(order, search(scorer, [SENTENCES[place] for place in order], **options), strict=True):
-        assert tables.same(found, search(scorer, [SENTENCES[place]], **options)[0], 1e-12)  # equal bits on x86-64
+        alone = search(scorer, [SENTENCES[place]], **options)[0]
+        assert tables.same(found, alone, 1e-12)  # equal bits on x86-64
+        for one, other in zip(found, alone, strict=True):
+            assert one.tokens == other.tokens
+            assert one.token_log_probs == pytest.approx(other.token_log_probs, rel=0, abs=1e-12)
 
 
 def test_a_search_keeps_no_graph_of_the_encoder():
