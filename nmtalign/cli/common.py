@@ -42,7 +42,7 @@ def own_argument(metavar: str, help: str, default: Any = None, **details: Any) -
 
 
 def own_option(help: str, metavar: str | None = None, names: str = "", default: Any = None, **details: Any) -> Any:
-    """An option of a command that is not a setting."""
+    """An option of a command: one of its own, or that of a setting."""
     return typer.Option(default, *names.split(), help=help, metavar=metavar, readable=False, **details)
 
 
