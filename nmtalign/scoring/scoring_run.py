@@ -215,7 +215,7 @@ def translation_of(
 def read_text(path: Path) -> Text:
     """Reads a text or .gz file, or stdin for `-`; raises InputError if it is missing, not UTF-8 or has no line."""
     if not (lines := list(read_lines(path))):
-        raise InputError(f"{shown(path)}: is empty; give a file with translations")
+        raise InputError(f"{shown(path)}: is empty; give a text with one line per sentence")
     return Text(shown(path), lines)
 
 
