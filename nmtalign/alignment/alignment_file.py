@@ -186,11 +186,12 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
         self._closed = True
 
     def info(self) -> dict[str, Any]:
-        """Returns counts of pairs, words, links and cells, the bytes on disk, and the attributes."""
+        """Returns the kind of file, counts of pairs, words, links and cells, the bytes on disk, and the attributes."""
         with self._damage():
             hdf5.check_seal(self.path)
             cells, size = len(self._datasets["weights"]), self.path.stat().st_size
             return {
+                "kind": "alignments",
                 "pairs": self._length,
                 "sentences": self.sentence_count(),
                 **{f"{side}_words": self._last(f"{side}/word_offsets") for side in SIDES},

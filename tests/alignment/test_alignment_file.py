@@ -158,8 +158,9 @@ def test_an_empty_file_and_info(tmp_path):
     assert AlignmentFile(tmp_path / "none.h5").info()["bytes_per_cell"] == 0
     write(tmp_path / "a.h5", [(["a", "b"], ["c"]), ([], ["d"])])
     info = AlignmentFile(tmp_path / "a.h5").info()
-    counts = {name: info[name] for name in ("pairs", "source_words", "target_words", "cells", "weights")}
-    assert counts == {"pairs": 2, "source_words": 2, "target_words": 2, "cells": 2 * 3 + 2 * 1, "weights": "float16"}
+    counts = {name: info[name] for name in ("kind", "pairs", "source_words", "target_words", "cells", "weights")}
+    sizes = {"pairs": 2, "source_words": 2, "target_words": 2, "cells": 2 * 3 + 2 * 1}
+    assert counts == {"kind": "alignments", **sizes, "weights": "float16"}
     assert info["bytes"] == (tmp_path / "a.h5").stat().st_size
     assert info["attributes"]["direction"] == "en-fr"
     assert info["attributes"]["format_version"] == 4
