@@ -30,8 +30,7 @@ class Sampling(beam_search.BeamSearch):
         numbers: Sequence[Sequence[int]],
         keep_weights: bool = False,
     ) -> None:
-        every = replace(config, beam=config.n_best, search="paper")  # until all samples have ended
-        super().__init__(sources, every, keep_weights)
+        super().__init__(sources, replace(config, beam=config.n_best), keep_weights)  # ends when all have ended
         count, seed = config.n_best, config.seed % (1 << 64)
         self._generators = [[np.random.default_rng([seed, *own, n]) for n in range(count)] for own in numbers]
         # The numbers of each sentence's samples: of the open ones in order, and of those that ended.
