@@ -53,13 +53,14 @@ def batch_of(seed, copies, longer=0):
     return make_batch([(source, target) for source, target in pairs], copies=sources if copies else None)
 
 
-def loss_and_gradient(model, batch, dtype=None):
+def loss_and_gradient(model, batch, dtype=None, guided=True):
     """The negative log-likelihood and the gradient of each parameter, in float64 on the CPU.
 
-    The attention weights have a gradient of their own, as in a training with given links.
+    If it is guided, the attention weights have a gradient of their own, as in a training with given links.
     """
     loss = model.loss(*batch.inputs(), label_smoothing=0.1, dtype=dtype, static_shapes=True)
-    objective = loss.objective if loss.weights is None else loss.objective + loss.weights.square().sum()
+    of_weights = guided and loss.weights is not None
+    objective = loss.objective + loss.weights.square().sum() if of_weights else loss.objective
     gradients = torch.autograd.grad(objective, list(model.parameters()))
     return [each.detach().cpu().double() for each in (loss.nll, *gradients)]
 
@@ -122,10 +123,11 @@ def like_a_gpu(monkeypatch):
 def test_a_preset_computes_on_a_gpu_as_on_a_cpu(name, like_a_gpu):
     model, batch = model_of(name), batch_of(3, PRESETS[name].get("copy", False))
     expected, weights = loss_and_gradient(model, batch), model.force(*batch.inputs()).weights
-    found = translations(model, batch)
+    unguided, found = loss_and_gradient(model, batch, guided=False), translations(model, batch)
     like_a_gpu(False)
     assert_same(translations(model, batch), found)
     assert distance(loss_and_gradient(model, batch), expected) < 1e-12
+    assert distance(loss_and_gradient(model, batch, guided=False), unguided) < 1e-12
     assert distance(loss_and_gradient(model.float(), batch, torch.bfloat16), expected) < 0.1
     torch.testing.assert_close(model.double().force(*batch.inputs()).weights, weights)
 
@@ -135,13 +137,13 @@ def test_a_preset_computes_on_a_gpu_as_on_a_cpu(name, like_a_gpu):
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ["rnnsearch-50", "small"])
 def test_what_a_gpu_compiles_computes_the_same(name, dtype, like_a_gpu):
-    """PyTorch's compiler translates the same functions to C++. The second batch has other lengths."""
+    """PyTorch's compiler translates the same functions to C++. The second batch is longer, and not guided."""
     torch.compiler.reset()
-    exact, batches = model_of(name), [batch_of(1, False, longer) for longer in (0, 2)]
-    expected, ours = [loss_and_gradient(exact, batch) for batch in batches], copy.deepcopy(exact).float()
+    exact, batches = model_of(name), [(batch_of(1, False, longer), longer == 0) for longer in (0, 2)]
+    expected, ours = [loss_and_gradient(exact, batch, None, guided) for batch, guided in batches], copy.deepcopy(exact)
     like_a_gpu(True)
-    for batch, of_batch in zip(batches, expected, strict=True):
-        assert distance(loss_and_gradient(ours, batch, dtype), of_batch) < (0.1 if dtype else 1e-5)
+    for (batch, guided), of_batch in zip(batches, expected, strict=True):
+        assert distance(loss_and_gradient(ours.float(), batch, dtype, guided), of_batch) < (0.1 if dtype else 1e-5)
     assert not Fusion.problem
 
 
