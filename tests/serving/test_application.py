@@ -379,6 +379,7 @@ def test_a_wrong_request_gets_one_clear_sentence(client, value, message):
         ("translate/json?sample=yes", b'{"text": "a"}', "must be true or false"),
         ("translate/json?lexicon=/etc/passwd", b'{"text": "a"}', "unknown setting 'lexicon'"),
         ("translate/json?threads=9", b'{"text": "a"}', "unknown setting 'threads'"),
+        ("translate/json?precision=int8", b'{"text": "a"}', "unknown setting 'precision'"),
         ("translate/json?sample=true", b'{"text": "a", "phrases": ["b"]}', "a sample cannot be made to contain"),
         ("align?reading=nonsense", b'{"source": "a", "target": "b"}', "must be one of"),
     ],

@@ -131,6 +131,8 @@ def test_where_a_phrase_is_found():
     assert not phrase("고양이").pattern.search("들고양이")
     assert phrase("10").pattern.search("de 10.")
     assert not phrase("10").pattern.search("3.10")
+    assert phrase("กา").pattern.search("มีกาดำ")  # Thai: no vowel belongs to the word
+    assert not phrase("ก").pattern.search("กาแฟ เก กี")
 
 
 @pytest.mark.parametrize(
