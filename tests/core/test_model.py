@@ -8,6 +8,7 @@ import torch
 from helpers import core_models as models
 from helpers import naive_transformer
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmtalign.core.inference import in_dtype
 from nmtalign.core.model import TranslationModel, make_batch
@@ -178,13 +179,33 @@ def test_products_in_bf16_stay_near_float32_in_every_system(config):
         torch.testing.assert_close(rough_weights.sum(-1), weights.sum(-1), atol=1e-5, rtol=0)
 
 
-def test_dropout_is_on_in_training_alone():
-    model = make_model(dataclasses.replace(TINY, dropout=0.5))
+class Drawn(TorchDispatchMode):
+    """Counts how often a block draws random numbers."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), options=None):
+        self.count += function.overloadpacket.__name__ in ("bernoulli_", "native_dropout", "random_")
+        return function(*arguments, **(options or {}))
+
+
+@pytest.mark.parametrize(
+    ("config", "places"),
+    [
+        (TINY, 4),  # the words of both sides, the annotations, the readout
+        (dataclasses.replace(models.LUONG[0], layers=3), 4 + 2 + 2),  # between layers of the encoder and of the decoder
+        (dataclasses.replace(models.SYSTEM_VARIANTS["sutskever"], layers=3), 4 + 2 + 2),
+        (dataclasses.replace(models.SYSTEM_VARIANTS["gnmt"], layers=3), 4 + 2 + 2),
+        (dataclasses.replace(models.TRANSFORMER, layers=2), 2 + 2 * 2 + 2 * 3),  # embeddings, and each sublayer
+    ],
+)
+def test_dropout_is_on_in_training_alone_and_at_each_place(config, places):
+    model = make_model(dataclasses.replace(config, dropout=0.5))
     arguments = make_batch(PAIRS).inputs()
-    model.train()
-    assert model.loss(*arguments).nll != model.loss(*arguments).nll
-    model.eval()
-    assert model.loss(*arguments).nll == model.loss(*arguments).nll
+    for training in (True, False):
+        with Drawn() as drawn:
+            model.train(training).loss(*arguments)
+        assert drawn.count == training * places
 
 
 MIXTURES = [models.SYSTEM_VARIANTS["copy"], *(config for config in models.LATENT if config.attention_kind != "hard")]
