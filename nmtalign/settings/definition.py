@@ -426,7 +426,7 @@ PathPair = tuple[Path, Path | None]  # the same, or (one file of both languages,
 
 FILE_NAME = "nmtalign.toml"
 SUMMARY_FILE = "summary.json"  # the numbers of prep, beside the corpus
-_MOST_BYTES = 16 << 20  # the largest settings file
+_MOST_BYTES = 1 << 20  # the largest settings file
 _TOP = ("source_language", "target_language", "data", "model")  # the keys before the first section
 _PAIRS = ("train", "dev", "test")
 _LONGEST_NAME = 255  # bytes, on most file systems
