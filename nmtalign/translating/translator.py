@@ -387,7 +387,7 @@ class Translator:
             if match := prefix.pattern.match(texts[first]):
                 texts[first] = prefix.text + texts[first][match.end() :]
                 kept = len(prefix.text)
-        for number, phrase, capital in line.phrases if texts else ():
+        for number, phrase, capital in dict.fromkeys(line.phrases) if texts else ():
             texts[number] = phrase.written(texts[number], capital, kept if number == first else 0)
         return self._joined(texts.values())
 

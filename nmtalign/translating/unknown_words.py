@@ -111,7 +111,8 @@ def _translation(
 
 def _starts_sentence(tokens: Sequence[str], place: int) -> bool:
     """Whether the token is the first word of its sentence."""
-    before = (token for token in reversed(tokens[:place]) if is_word_or_number(token) or token[-1] in SENTENCE_ENDS)
+    earlier = map(tokens.__getitem__, range(place - 1, -1, -1))
+    before = (token for token in earlier if is_word_or_number(token) or token[-1] in SENTENCE_ENDS)
     return not is_word_or_number(next(before, "."))
 
 
