@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any
 
 from nmtalign.errors import UsageError
@@ -218,8 +218,7 @@ class RequestReader:
         text, starts = "".join(texts), list(accumulate(map(len, texts), initial=0))
         patterns = dict.fromkeys(phrase.pattern for _, phrase, _ in line.phrases)
         spans = (match.span() for pattern in patterns for match in pattern.finditer(text))
-        found = (range(bisect_right(starts, first) - 1, bisect_left(starts, end)) for first, end in spans)
-        return set(chain.from_iterable(found))
+        return {at for first, end in spans for at in range(bisect_right(starts, first) - 1, bisect_left(starts, end))}
 
     def notices(self) -> list[str]:
         """What a user should know before the first line: at most one line about the glossary."""

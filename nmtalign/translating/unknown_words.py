@@ -1,6 +1,7 @@
 """Replaces unknown words in a translation by translations or copies of the source words that they are aligned with."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,9 @@ def replace_unknowns(
     if not copies:
         return replaced
     capital = _is_capitalised(next(filter(is_word_or_number, words), ""))
-    for row, (number, (first, row_weights)) in enumerate(zip(ids, _rows(weights), strict=True)):
+    firsts = accumulate((piece.shape[1] - 1 for piece in weights), initial=0)  # the first source token of each piece
+    rows = ((first, row[:-1]) for first, piece in zip(firsts, weights, strict=False) for row in piece[:-1])
+    for row, (number, (first, row_weights)) in enumerate(zip(ids, rows, strict=True)):
         if number != UNK_ID:
             continue
         place = _place(first, row_weights, copies, used, unknown)
@@ -68,15 +71,6 @@ def replace_unknowns(
         if elide and row and ids[row - 1] >= 0:  # given words stay as they are
             replaced[row - 1] = _elided(replaced[row - 1], replaced[row])
     return replaced
-
-
-def _rows(pieces: Sequence[Weights]) -> Iterator[tuple[int, Weights]]:
-    """For each target token: the index of its piece's first source token, and its weights on the piece's tokens."""
-    first = 0
-    for piece in pieces:
-        for row in piece[:-1]:
-            yield first, row[:-1]
-        first += piece.shape[1] - 1
 
 
 def _place(first: int, weights: Weights, tokens: Sequence[str], used: Collection[int], unknown: Collection[int]) -> int:
