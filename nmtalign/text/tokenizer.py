@@ -67,7 +67,6 @@ UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 # `\X` leaves out some vowel signs of Burmese, and takes the square of the time for flags, so these are before it.
 CLUSTER = r"(?:[\U0001f1e6-\U0001f1ff]{2}[\p{GCB=EX}\p{GCB=ZWJ}\p{GCB=SM}]*|\X)"
 _MARKED = regex.compile(r"\P{M}*\p{M}{0,30}")  # no language has more marks in a row
-_SHORT = 1000  # characters
 _LETTER = regex.compile(rf"(?:\A[\p{{M}}\u200c\u200d]+)?({CLUSTER})\p{{M}}*")
 
 
@@ -85,7 +84,7 @@ def bare(word: str) -> str:
 
 def normalized(form: Literal["NFC", "NFD"], text: str) -> str:
     """The text in a normal form; of a long row of marks, which Python sorts in quadratic time, parts are sorted."""
-    parts = [text] if len(text) <= _SHORT else _MARKED.findall(text)
+    parts = _MARKED.findall(text) if len(text) > 1000 else [text]
     return "".join([unicodedata.normalize(form, part) for part in parts])
 
 

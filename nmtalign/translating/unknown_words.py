@@ -80,8 +80,7 @@ def _place(first: int, weights: Weights, tokens: Sequence[str], used: Collection
     places = [place for place in piece if is_word_or_number(tokens[place])] or piece
     best = max(places, key=weight.__getitem__)
     for preferred, share in ((set(places).difference(used), _UNUSED_SHARE), (unknown, _UNKNOWN_SHARE)):
-        left = [place for place in places if place in preferred and weight[place] >= share * weight[best]]
-        places = left or places
+        places = [place for place in places if place in preferred and weight[place] >= share * weight[best]] or places
         best = max(places, key=weight.__getitem__)
     return best
 
