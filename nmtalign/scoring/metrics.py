@@ -133,8 +133,7 @@ class Statistics:
     def score(self, subset: NDArray[Any] | slice = slice(None)) -> float:
         """The corpus score of all, or of a subset that is not empty: a mask, or indices."""
         if self.lines:
-            chosen = np.arange(len(self.rows))[subset].tolist()
-            hypotheses, *references = ([lines[i] for i in chosen] for lines in self.lines)
+            hypotheses, *references = (np.array(lines, object)[subset].tolist() for lines in self.lines)
             return float(self.metric.corpus_score(hypotheses, references).score)
         return float(self.values(np.add.reduce(self.rows[subset], axis=0)[None])[0])
 
