@@ -416,6 +416,8 @@ def read_json(path: Path) -> Any:
 def parse_toml(data: bytes) -> dict[str, Any]:
     """Returns the table of a TOML file; raises ValueError also for deep nesting and integers of more than 64 bits."""
     with _refusals():
+        if any(line.count(b".") > DEEPEST for line in data.split(b"\n")):  # the parts of a key take quadratic memory
+            raise RecursionError
         found = tomllib.loads(data.decode("utf-8-sig").replace("\r\n", "\n"))
         for value in (value for level in _levels(found) for value in level):
             if isinstance(value, int) and not -_MOST_INTEGER <= value < _MOST_INTEGER:

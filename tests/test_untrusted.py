@@ -48,6 +48,8 @@ def test_hostile_json_is_a_value_error_of_one_line(text, message):
     ("text", "message"),
     [
         (b"a = " + b"[" * 100_000, "nested too deeply"),
+        (b"a." * 1000 + b"b = 1", "nested too deeply"),
+        (b"[" + b"a . " * 1000 + b"b]", "nested too deeply"),
         (b"a = " + b"1" * 5000, "an integer has too many digits"),
         (b"a = [{b = 0x" + b"f" * 20_000 + b"}]", "does not fit in 64 bits"),
         (b"a = \xff", "utf-8"),

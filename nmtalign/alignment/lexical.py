@@ -21,6 +21,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from nmtalign.text.tokenizer import normalized
+
 # All values were chosen on the gold links of a development set (tests/bench/README.md).
 BACK_OFF = 5.0  # the counts that the spelling is worth
 COGNATES = 0.3  # the share of cognates in what the spelling says
@@ -50,7 +52,7 @@ def pieces_of(word: str) -> list[str]:
 
 def folded(piece: str) -> str:
     """Returns what all spellings of a piece have in common: no upper case, and composed accents (NFC)."""
-    return unicodedata.normalize("NFC", piece.casefold())
+    return normalized("NFC", piece.casefold())
 
 
 def _class_of(character: str) -> str:

@@ -27,6 +27,7 @@ from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.languages import main_language
 from nmtalign.text.lines import BLANK, counted
+from nmtalign.text.tokenizer import normalized
 
 NO_TRANSLATION, IN_OTHER_SETS = "no translation", "in dev or test"
 NEAR_DUPLICATE, SET_ASIDE = "near-duplicate", "set aside"
@@ -81,7 +82,7 @@ _LETTERS = _BareLetters()
 
 def bare(line: str) -> str:
     """A line without case, digits, marks and blanks, in NFC: lines with the same letters are near-duplicates."""
-    return unicodedata.normalize("NFC", line.casefold()).translate(_LETTERS)
+    return normalized("NFC", line.casefold()).translate(_LETTERS)
 
 
 class Cleaner:

@@ -2,7 +2,7 @@
 
 import difflib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -91,18 +91,16 @@ def split_segments(
     is_long = max(map(len, words)) > _MANY
     matches = difflib.SequenceMatcher(None, words[0], words[1], is_long).get_matching_blocks()
     shared = [{match[side] + i for match in matches for i in range(match.size)} for side in (0, 1)]
-    return _joined(pieces[0], shared[0], known), _joined(pieces[1], shared[1], known)
+    return tuple(_joined(pieces[0], shared[0], known)), tuple(_joined(pieces[1], shared[1], known))
 
 
-def _joined(pieces: Sequence[str], same: set[int], known: set[str]) -> tuple[Segment, ...]:
+def _joined(pieces: Sequence[str], same: set[int], known: set[str]) -> Iterator[Segment]:
     """Runs of words of one kind; a shared run is one segment, wherever its words are found."""
     marked = [
         (number in same or piece.isspace(), piece.isspace() or piece.strip() in known, piece)
         for number, piece in enumerate(pieces)
     ]
-    segments = []
     for (shared, _), group in itertools.groupby(marked, lambda one: (one[0], one[0] or one[1])):
         run = [*group]
         text, in_reference = "".join(piece for *_, piece in run), all(found for _, found, _ in run)
-        segments.append(Segment(text, "same" if shared else "only", in_reference))
-    return tuple(segments)
+        yield Segment(text, "same" if shared else "only", in_reference)

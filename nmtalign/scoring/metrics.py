@@ -130,13 +130,12 @@ class Statistics:
         rows = np.stack([np.asarray(scores, np.float64), np.ones(len(scores))], axis=1)
         return cls(name, f"{name}|scores:given|mean:sentences|nmtalign:{__version__}", rows, None)
 
-    def score(self, subset: NDArray[Any] | None = None) -> float:
+    def score(self, subset: NDArray[Any] | slice = slice(None)) -> float:
         """The corpus score of all, or of a subset that is not empty: a mask, or indices."""
-        places = np.arange(len(self.rows)) if subset is None else np.arange(len(self.rows))[subset]
         if self.lines:
-            hypotheses, *references = ([lines[i] for i in places.tolist()] for lines in self.lines)
+            hypotheses, *references = (np.array(lines, object)[subset].tolist() for lines in self.lines)
             return float(self.metric.corpus_score(hypotheses, references).score)
-        return float(self.values(np.add.reduce(self.rows[places], axis=0)[None])[0])
+        return float(self.values(np.add.reduce(self.rows[subset], axis=0)[None])[0])
 
     @property
     def too_short(self) -> bool:

@@ -332,9 +332,8 @@ def _resampling(settings: ScoreConfig, several: bool) -> Resampling | None:
     """What is drawn: tests between systems, and intervals where systems or lengths are compared or settings say so."""
     intervals = several or settings.by_length if settings.confidence is None else settings.confidence
     tests: tuple[Test, ...] = tuple(one for one in get_args(Test) if settings.significance in (one, "both") and several)
-    if not intervals and not tests:
-        return None
-    return Resampling(settings.bootstrap, settings.trials, settings.seed, tests=tests, intervals=intervals)
+    drawn = Resampling(settings.bootstrap, settings.trials, settings.seed, tests=tests, intervals=intervals)
+    return drawn if intervals or tests else None
 
 
 def _language_notes(systems: Iterable[Text], reference: Text, source: Text | None) -> Iterator[str]:
@@ -342,9 +341,11 @@ def _language_notes(systems: Iterable[Text], reference: Text, source: Text | Non
 
     A translation shares most of its words with the reference, and hardly any with the source.
     """
+    texts = (text.lines[:_JUDGED] if text else () for text in (reference, source))
+    known = [{word for line in lines for word in line.lower().split()} for lines in texts]
     for system in systems:
         words = [word for line in system.lines[:_JUDGED] for word in line.lower().split()]
-        to_reference, to_source = (_shared(words, text) for text in (reference, source))
+        to_reference, to_source = (sum(word in own for word in words) / max(len(words), 1) for own in known)
         named = suffix_language(Path(system.name)), suffix_language(Path(reference.name))
         if len(words) >= _FEWEST_WORDS and to_source > max(0.5, to_reference + 0.2):
             yield (
@@ -356,9 +357,3 @@ def _language_notes(systems: Iterable[Text], reference: Text, source: Text | Non
                 f"warning: {system.name} is {named[0]} by its name, and the reference {reference.name} is {named[1]}; "
                 f"give a reference in {named[0]}"
             )
-
-
-def _shared(words: Sequence[str], text: Text | None) -> float:
-    """The share of the words that are in a text."""
-    found = {word for line in text.lines[:_JUDGED] for word in line.lower().split()} if text else set()
-    return sum(word in found for word in words) / max(len(words), 1)

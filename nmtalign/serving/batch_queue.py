@@ -105,7 +105,7 @@ class BatchQueue:
             self._changed.wait_for(lambda: self._closed or self._pending())
             jobs = self._pending()
             same = [job for job in jobs if job.work == jobs[0].work]
-            self._jobs = [*(job for job in jobs if job not in same), *same]
+            self._jobs = [*(job for job in jobs if job.work != jobs[0].work), *same]
             batch, lines, room = list[tuple[_QueuedLines, Sequence[Any]]](), _LINES, _CHARACTERS
             for number, job in enumerate(same[:_LINES]):
                 done, others = len(job.results), len(same) - number

@@ -426,7 +426,7 @@ PathPair = tuple[Path, Path | None]  # the same, or (one file of both languages,
 
 FILE_NAME = "nmtalign.toml"
 SUMMARY_FILE = "summary.json"  # the numbers of prep, beside the corpus
-_MOST_BYTES = 16 << 20  # the largest settings file
+_MOST_BYTES = 1 << 20  # the largest settings file
 _TOP = ("source_language", "target_language", "data", "model")  # the keys before the first section
 _PAIRS = ("train", "dev", "test")
 _LONGEST_NAME = 255  # bytes, on most file systems
@@ -563,6 +563,8 @@ def _read_toml(path: Path, given: bool) -> tuple[dict[str, Any], Sequence[str]]:
     try:
         with path.open("rb") if given else open_regular(path) as stream:  # --config may name a pipe: --config <(...)
             data = stream.read(_MOST_BYTES)
+            if stream.read(1):
+                raise ValueError("larger than 1 MiB")
         return parse_toml(data), data.decode("utf-8-sig").split("\n")
     except OSError as error:
         raise UsageError(f"{path}: cannot read: {error.strerror}; give an existing file with --config") from None

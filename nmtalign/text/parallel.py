@@ -316,11 +316,11 @@ class TmxReader:
     def _add(self, unit: Element) -> None:
         """Adds the segments of a unit in the wanted languages."""
         segments: dict[str, str] = {}
-        for variant in unit.iter("tuv"):
+        for variant in unit.findall("tuv"):
             language = variant.get("xml:lang", variant.get("lang", "")).strip()[:_LONGEST_CODE]
             if len(self._languages) < _NAMED:
                 self._languages.add(language)
-            for segment in variant.iter("seg") if any(fit(language, wanted) for wanted in self._wanted) else ():
+            for segment in variant.findall("seg") if any(fit(language, wanted) for wanted in self._wanted) else ():
                 # Of several segments in a language the first one that is not empty.
                 segments[language] = segments.get(language) or one_line("".join(_parts(segment)))
         source, target = matched([*segments], self._wanted, self._before)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import accumulate, chain, groupby, islice, pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import regex
 
@@ -66,6 +66,7 @@ UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 # A letter and what belongs to it, such as marks; marks without a letter before them belong to the one behind them.
 # `\X` leaves out some vowel signs of Burmese, and takes the square of the time for flags, so these are before it.
 CLUSTER = r"(?:[\U0001f1e6-\U0001f1ff]{2}[\p{GCB=EX}\p{GCB=ZWJ}\p{GCB=SM}]*|\X)"
+_MARKED = regex.compile(r"\P{M}*\p{M}{0,30}")  # no language has more marks in a row
 _LETTER = regex.compile(rf"(?:\A[\p{{M}}\u200c\u200d]+)?({CLUSTER})\p{{M}}*")
 
 
@@ -79,6 +80,12 @@ def bare(word: str) -> str:
     if word.isascii():
         return word
     return "".join(match[1][0] for match in _LETTER.finditer(word))
+
+
+def normalized(form: Literal["NFC", "NFD"], text: str) -> str:
+    """The text in a normal form; of a long row of marks, which Python sorts in quadratic time, parts are sorted."""
+    parts = _MARKED.findall(text) if len(text) > 1000 else [text]
+    return "".join([unicodedata.normalize(form, part) for part in parts])
 
 
 def blanks_to_spaces(line: str) -> str:
@@ -445,7 +452,7 @@ def _character_for(letter: str) -> str:
     """A character that sacremoses treats as it would treat a letter with its marks, if it knew them."""
     if len(letter) == 1:
         return letter
-    first = bare(unicodedata.normalize("NFC", letter))[0]
+    first = bare(normalized("NFC", letter))[0]
     return _SYMBOL if unicodedata.category(first)[0] in "MS" else first
 
 
@@ -693,7 +700,7 @@ class _LineOfTokens:
 
     def single_quote(self, i: int) -> str:
         """An apostrophe, feet (`6'`) or a quotation mark; a pair of marks ends what `` begins."""
-        before, after = (unicodedata.normalize("NFC", self._token(place)) for place in (i - 1, i + 1))
+        before, after = (normalized("NFC", self._token(place)) for place in (i - 1, i + 1))
         if "'" in (before, after):
             return LEFT
         if "'" in self._opened:
@@ -890,7 +897,7 @@ class Vocabulary:
         tokens = [] if BLANK.fullmatch(line) else tokenize(line)
         if line.isascii() or all(map(self._ids.__contains__, tokens)):
             return tokens
-        forms = (tokenize(unicodedata.normalize(form, line)) for form in ("NFC", "NFD"))
+        forms = (tokenize(normalized(form, line)) for form in ("NFC", "NFD"))
         return min((tokens, *forms), key=lambda form: sum(token not in self._ids for token in form))
 
     def decode(self, ids: Iterable[int], source: Sequence[str] = ()) -> list[str]:

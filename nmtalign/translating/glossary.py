@@ -12,7 +12,7 @@ import regex
 from nmtalign.errors import InputError
 from nmtalign.text.languages import SENTENCE_ENDS, capitalised
 from nmtalign.text.lines import read_lines, shown
-from nmtalign.text.tokenizer import UNSPACED
+from nmtalign.text.tokenizer import UNSPACED, normalized
 
 _KATAKANA = "\u30a1-\u30fa\u30fc-\u30ff"  # most often a loanword, with no space around it
 # Thai and Lao vowels, and small kana, are letters in Unicode, but belong to the letter before them or behind them.
@@ -49,7 +49,7 @@ _WORDS = regex.compile(
 
 def spelling(text: str) -> str:
     """The text in composed letters, with straight apostrophes, plain hyphens, and without ligatures."""
-    return unicodedata.normalize("NFC", text).translate(_SPELLINGS).replace("i\u0307", "i")
+    return normalized("NFC", text).translate(_SPELLINGS).replace("i\u0307", "i")
 
 
 def _key(word: str) -> str:

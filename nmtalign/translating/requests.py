@@ -5,10 +5,11 @@ and the translations of the terms of a glossary.
 """
 
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 from nmtalign.errors import UsageError
@@ -134,15 +135,14 @@ class RequestReader:
                 if tokens:
                     yield number, sentence, tokens, [target for _, target in terms]
                 continue
-            start = 0
+            first, end, places = 0, 0, [place for place, _ in terms]
             parts = cut(tokens, self._loaded.tokenizers.source.word_index(tokens), limit)
             for part in parts:
                 text = self._source.detokenize(tokens[part])
-                end = start + len("".join(spelling(text).split()))
-                last = part is parts[-1]
-                own = [target for place, target in terms if start <= place and (place < end or last)]
-                yield number, text, tokens[part], own
-                start = end
+                end += len("".join(spelling(text).split()))
+                stop = len(terms) if part is parts[-1] else bisect_left(places, end)
+                yield number, text, tokens[part], [target for _, target in terms[first:stop]]
+                first = stop
 
     def _phrases(self, texts: Sequence[str], beside: Sequence[str] = ()) -> list[GivenPhrase]:
         """The phrases of one translation, which must also contain those `beside`."""
@@ -215,9 +215,10 @@ class RequestReader:
     def places(self, line: TokenizedLine, tokens: Tokens) -> set[int]:
         """The places of the words of a translation that belong to phrases of its line."""
         texts = list(map(self._text, tokens))
-        spans = [match.span() for _, phrase, _ in line.phrases for match in phrase.pattern.finditer("".join(texts))]
-        places = enumerate(pairwise(accumulate(map(len, texts), initial=0)))
-        return {place for place, (start, stop) in places if any(start < end and first < stop for first, end in spans)}
+        text, starts = "".join(texts), list(accumulate(map(len, texts), initial=0))
+        patterns = dict.fromkeys(phrase.pattern for _, phrase, _ in line.phrases)
+        spans = (match.span() for pattern in patterns for match in pattern.finditer(text))
+        return {at for first, end in spans for at in range(bisect_right(starts, first) - 1, bisect_left(starts, end))}
 
     def notices(self) -> list[str]:
         """What a user should know before the first line: at most one line about the glossary."""

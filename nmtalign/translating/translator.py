@@ -387,7 +387,7 @@ class Translator:
             if match := prefix.pattern.match(texts[first]):
                 texts[first] = prefix.text + texts[first][match.end() :]
                 kept = len(prefix.text)
-        for number, phrase, capital in line.phrases if texts else ():
+        for number, phrase, capital in dict.fromkeys(line.phrases) if texts else ():
             texts[number] = phrase.written(texts[number], capital, kept if number == first else 0)
         return self._joined(texts.values())
 
@@ -413,13 +413,11 @@ class Translator:
         tokenizers = self.loaded.tokenizers
         names = tokenizers.source.words(line.tokens)
         words = [names[word] for word in tokenizers.source.word_index(line.tokens)]
-        copies, word_start = words, ""
+        unknown = {place for place, number in enumerate(line.ids) if number == UNK_ID}
+        copies, word_start = words, WORD_START if self._subwords else ""
         if self._subwords:
             # Only the unknown piece of a word is copied; its other pieces have their own places in the translation.
-            word_start = WORD_START
-            known = (number != UNK_ID for number in line.ids)
-            copies = [word_start + w if k else t for w, k, t in zip(words, known, line.tokens, strict=True)]
-        unknown = {place for place, number in enumerate(line.ids) if number == UNK_ID}
+            copies = [token if k in unknown else word_start + words[k] for k, token in enumerate(line.tokens)]
         languages = tokenizers.source_language, tokenizers.target_language
         elide = tokenizers.kind == "moses" and languages[1] == "fr"
         return replace_unknowns(

@@ -1,6 +1,7 @@
 """Replaces unknown words in a translation by translations or copies of the source words that they are aligned with."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,9 @@ def replace_unknowns(
     if not copies:
         return replaced
     capital = _is_capitalised(next(filter(is_word_or_number, words), ""))
-    for row, (number, (first, row_weights)) in enumerate(zip(ids, _rows(weights), strict=True)):
+    firsts = accumulate((piece.shape[1] - 1 for piece in weights), initial=0)  # the first source token of each piece
+    rows = ((first, row[:-1]) for first, piece in zip(firsts, weights, strict=False) for row in piece[:-1])
+    for row, (number, (first, row_weights)) in enumerate(zip(ids, rows, strict=True)):
         if number != UNK_ID:
             continue
         place = _place(first, row_weights, copies, used, unknown)
@@ -70,15 +73,6 @@ def replace_unknowns(
     return replaced
 
 
-def _rows(pieces: Sequence[Weights]) -> Iterator[tuple[int, Weights]]:
-    """For each target token: the index of its piece's first source token, and its weights on the piece's tokens."""
-    first = 0
-    for piece in pieces:
-        for row in piece[:-1]:
-            yield first, row[:-1]
-        first += piece.shape[1] - 1
-
-
 def _place(first: int, weights: Weights, tokens: Sequence[str], used: Collection[int], unknown: Collection[int]) -> int:
     """The source token that an unknown word represents; `weights` are those of the tokens from `first` on."""
     piece = range(first, first + len(weights))
@@ -86,8 +80,7 @@ def _place(first: int, weights: Weights, tokens: Sequence[str], used: Collection
     places = [place for place in piece if is_word_or_number(tokens[place])] or piece
     best = max(places, key=weight.__getitem__)
     for preferred, share in ((set(places).difference(used), _UNUSED_SHARE), (unknown, _UNKNOWN_SHARE)):
-        left = [place for place in places if place in preferred and weight[place] >= share * weight[best]]
-        places = left or places
+        places = [place for place in places if place in preferred and weight[place] >= share * weight[best]] or places
         best = max(places, key=weight.__getitem__)
     return best
 
@@ -111,7 +104,8 @@ def _translation(
 
 def _starts_sentence(tokens: Sequence[str], place: int) -> bool:
     """Whether the token is the first word of its sentence."""
-    before = (token for token in reversed(tokens[:place]) if is_word_or_number(token) or token[-1] in SENTENCE_ENDS)
+    earlier = map(tokens.__getitem__, range(place - 1, -1, -1))
+    before = (token for token in earlier if is_word_or_number(token) or token[-1] in SENTENCE_ENDS)
     return not is_word_or_number(next(before, "."))
 
 

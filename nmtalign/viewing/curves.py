@@ -90,8 +90,9 @@ class Curves:
         name, when = event["event"], (int(event["update"]), float(event["epoch"]), float(event["seconds"]))
         if name == "started":  # drops what an earlier run wrote after the checkpoint from which this one resumes
             self.start = dict(event)
-            self.progress = [point for point in self.progress if point.update <= when[0]]
-            self.validations = [point for point in self.validations if point.update <= when[0]]
+            for points in (self.progress, self.validations):
+                while points and points[-1].update > when[0]:
+                    points.pop()
         elif name in ("progressed", "validated"):
             # An earlier version did not write all of them, and a number that was not finite is null.
             numbers = [math.nan if event.get(key) is None else float(event[key]) for key in _NUMBERS]

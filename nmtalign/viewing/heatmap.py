@@ -26,7 +26,7 @@ from nmtalign.figures import check_figure_name, save, usual_settings
 from nmtalign.settings.command_settings import ViewConfig
 from nmtalign.text.lines import counted
 from nmtalign.text.text_table import cut
-from nmtalign.text.tokenizer import EOS, letters_of
+from nmtalign.text.tokenizer import EOS, letters_of, normalized
 
 _CELL = 0.22  # inches
 _SIDE = 40.0  # largest side in inches; cells and letters of larger pictures shrink
@@ -81,7 +81,7 @@ class Panel:
 
 def printable(word: str) -> str:
     """Returns the word with composed accents, and a dot for each character that moves the cursor or is invisible."""
-    composed = unicodedata.normalize("NFC", word)
+    composed = normalized("NFC", word)
     shown = "".join(letter if letter.isprintable() or letter in _JOINERS else _DOT for letter in composed)
     return shown if shown.strip(_JOINERS + " ") else _DOT
 

@@ -9,6 +9,7 @@ import os
 import random
 import signal
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -184,6 +185,8 @@ def test_any_subset_and_resample_scores_as_its_lines_do(metric):
     mask = np.arange(50) % 3 == 0
     assert statistics.score(mask) == statistics.score(np.flatnonzero(mask))
     assert statistics.score() == metric.corpus_score(hypotheses, [first, second]).score
+    many = replace(statistics, rows=np.broadcast_to(statistics.rows[0], (10**12, statistics.rows.shape[1])))
+    assert many.score(np.array([10**12 - 1])) == statistics.score(np.array([0]))  # in the time of one sentence
 
 
 def test_signatures_tell_what_was_drawn(monkeypatch):

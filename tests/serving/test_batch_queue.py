@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from nmtalign.core.numerics import check_wanted
-from nmtalign.serving.batch_queue import BatchQueue, QueueFullError
+from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, _QueuedLines
 
 SECONDS = 60
 
@@ -91,6 +91,14 @@ def test_other_work_takes_turns(queue, recorder):
     assert different.result(SECONDS) == ["<o>"]
     assert first.result(SECONDS)
     assert recorder.batches[2] == ["other"]
+
+
+def test_jobs_are_not_compared_with_each_other(queue, recorder, monkeypatch):
+    first = held(queue, recorder)
+    others = [submit(queue, one, "a") for one in (recorder, Recorder()) for _ in range(5)]
+    monkeypatch.setattr(_QueuedLines, "__eq__", None)
+    recorder.free.set()
+    assert [job.result(SECONDS) for job in (first, *others)] == [["<first>"], *[["<a>"]] * 10]
 
 
 def test_one_bad_item_fails_only_its_job(queue, recorder):

@@ -6,6 +6,7 @@ import tracemalloc
 import pytest
 
 from nmtalign.errors import InputError, UsageError
+from nmtalign.text import parallel
 from nmtalign.text.lines import LONGEST_LINE
 from nmtalign.text.parallel import ParallelText, one_line
 
@@ -212,6 +213,16 @@ _ELEMENTS = "ph type='x-LineBreak',bpt type='lb',hi type='x-LineBreak',x ctype='
 )
 def test_codes_of_a_segment(tmp_path, segment, line):
     assert list(ParallelText(tmx(tmp_path, {"en": segment, "fr": "x"}), None, ("en", "fr"))) == [(line, "x")]
+
+
+def test_a_segment_is_read_once_however_deep_it_is(tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr(parallel, "one_line", lambda text: read.append(text) or "")
+    deep = '<tuv xml:lang="en">' * 50 + "<seg>" * 50 + "</seg>" * 50 + "</tuv>" * 50
+    (tmp_path / "deep.tmx").write_text(f"<tmx><tu>{deep}</tu></tmx>")
+    with pytest.raises(InputError, match="no unit has both"):
+        list(ParallelText(tmp_path / "deep.tmx", None, ("en", "fr")))
+    assert len(read) <= 1
 
 
 def test_a_comment_may_come_first_and_line_breaks_of_a_segment_count(tmp_path):

@@ -1,13 +1,14 @@
 import json
+import unicodedata
 
 import pytest
 import sentencepiece
 from helpers.pieces import learned_pieces
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.errors import FormatError
-from nmtalign.text.tokenizer import BYTE_TOKENS, SpacedWords, TextBytes, Tokenizers, blanks_to_spaces
+from nmtalign.text.tokenizer import BYTE_TOKENS, SpacedWords, TextBytes, Tokenizers, blanks_to_spaces, normalized
 
 LINES = [f"the small river {word} near the old mill" for word in ("runs", "bends", "sleeps", "rises")] * 5
 AS_PREP = {"bos_id": -1, "eos_id": -1, "unk_id": 0, "normalization_rule_name": "identity"}
@@ -19,6 +20,39 @@ def pieces():
 
 
 ODD = ["the", " small", "▁", "☃", "\u00a0", "\t", "  ", "\0", "river", "mill☃☃", "\u3000", "e"]
+
+
+MARKED = [
+    "e",
+    "ö",
+    "e\u0301",
+    "\u0316",
+    "\u0300",
+    "한",
+    "\u1112",
+    "\u1161",
+    "நொ",
+    "\u0bc6",
+    "\u0bbe",
+    "が",
+    "\u3099",
+    " ",
+]
+
+
+@given(st.lists(st.sampled_from(MARKED), min_size=1100, max_size=1200), st.sampled_from(["NFC", "NFD"]))
+@settings(max_examples=20)
+def test_a_long_text_has_the_normal_form_of_unicode(parts, form):
+    text = "".join(parts)
+    assert normalized(form, text) == unicodedata.normalize(form, text)
+
+
+def test_a_long_row_of_marks_is_sorted_in_short_parts(monkeypatch):
+    sizes = []
+    usual = unicodedata.normalize
+    monkeypatch.setattr(unicodedata, "normalize", lambda form, text: sizes.append(len(text)) or usual(form, text))
+    assert len(normalized("NFD", "é" + "\u0300\u0316" * 10_000)) == 20_002
+    assert max(sizes) < 50
 
 
 @given(st.lists(st.one_of(st.sampled_from(ODD), st.text(max_size=4)), max_size=12))

@@ -24,6 +24,7 @@ from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import BYTE_TOKENS, EOS, UNK, SentencePieces, TextBytes, Tokenizers, Vocabulary
+from nmtalign.translating.glossary import GivenPhrase
 from nmtalign.translating.requests import Request
 from nmtalign.translating.translator import Translator
 
@@ -284,6 +285,36 @@ def test_terms_of_long_lines_are_found_in_their_text(made, tmp_path):
         (found,) = found_by(make_loaded(made, known), [line], **settings)
         assert found.pieces > 1
         assert [found.text.count(each) >= 1 for each in ("AT&T", "50 %", "C++")] == [True] * 3
+
+
+def test_the_terms_of_a_long_line_are_visited_once(loaded, tmp_path, monkeypatch):
+    class Place(int):
+        compared = 0
+
+        def __lt__(self, other):
+            Place.compared += 1
+            return int(self) < other
+
+    settings = {"glossary": terms_file(tmp_path, "fox\tred boat\n"), "max_source_length": 4}
+    reader = Translator(loaded, config(**settings))._reader
+    found = reader._glossary.targets
+    monkeypatch.setattr(reader._glossary, "targets", lambda text: [(Place(at), term) for at, term in found(text)])
+    line = reader.read(0, "the fox sees a " * 200)
+    assert [sentence.phrases.words for sentence in line.pieces] == [2] * 200
+    assert Place.compared <= 200 * 9
+
+
+def test_a_phrase_of_many_pieces_is_looked_for_once(loaded, tmp_path, monkeypatch):
+    written = []
+    usual = GivenPhrase.written
+    monkeypatch.setattr(GivenPhrase, "written", lambda phrase, *rest: written.append(phrase) or usual(phrase, *rest))
+    translator = Translator(loaded, config(glossary=terms_file(tmp_path, "fox\tred boat\n"), max_source_length=4))
+    (found,) = translator.translate(["the fox sees a " * 20])
+    assert found.text.count("red boat") >= 20
+    assert len(written) == 1
+    line = translator._reader.read(0, "the fox sees a " * 20)
+    tokens = ["the", "red", "boat", "a", "red", ".", "red", "boat"]
+    assert translator._reader.places(line, tokens) == {1, 2, 6, 7}
 
 
 FRENCH = ["le", "Le", "chat", "Chat", "dort", "Félin", "félin", ".", "l'", "eau", "Chats", "AT", "&", "T"]

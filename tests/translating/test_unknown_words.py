@@ -149,6 +149,17 @@ def test_a_line_in_pieces_is_as_one():
     assert replace_unknowns(ids, tokens, [first, empty, last], words, words, {"w5": "cinq"}, unknown=[1, 6]) == expected
 
 
+def test_no_part_of_a_line_is_copied_for_a_word():
+    class Whole(list):
+        def __getitem__(self, place):
+            assert isinstance(place, int)
+            return super().__getitem__(place)
+
+    words = Whole(["Fox", "Fox"])
+    found = replace_unknowns([UNK_ID] * 2, ["<unk>"] * 2, [rows(0, 1, width=2)], words, words, {"fox": "renard"})
+    assert found == ["Renard", "Renard"]
+
+
 def test_given_words_are_not_elided():
     weights = rows(0, 1, width=2)
     words = ["the", "tree"]

@@ -102,6 +102,15 @@ def test_what_an_interrupted_run_wrote_after_its_checkpoint_has_not_happened(tmp
     assert anew.validations == []
 
 
+def test_a_start_visits_only_what_it_drops(run):
+    class Unvisited(list):
+        __iter__ = None
+
+    run.progress, run.validations = Unvisited(run.progress), Unvisited(run.validations)
+    run.take(started(20))
+    assert (run.progress[-1].update, run.validations[-1].update) == (20, 20)
+
+
 def test_losses_that_are_no_numbers_are_gaps(tmp_path):
     events = [started(), progressed(10, 5.0), progressed(20, None), progressed(30, math.nan), progressed(40, 4.0)]
     assert render_curves([read_curves(write(tmp_path, [started(), progressed(10, 1e6)]))], ["m"], 80)
