@@ -101,7 +101,7 @@ class GraphedLoss:
     ) -> None:
         """`eager` computes a batch without a graph. `notice` is called with one line where graphs are given up."""
         self._loss, self._eager, self._notice = loss, eager, notice
-        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._parameters = list(model.parameters())
         self._device = self._parameters[0].device
         self._recorder, self._generator = recorder or CudaRecorder(self._device), torch.default_generator
         if self._device.type == "cuda":
