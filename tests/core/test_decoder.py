@@ -64,6 +64,19 @@ def test_selected_rows_of_a_search_continue_as_they_would_among_the_others(confi
     torch.testing.assert_close(weights[keep], alone_weights)
 
 
+@pytest.mark.parametrize("config", SEARCHED, ids=named)
+def test_two_continuations_of_a_state_do_not_change_each_other(config):
+    source, mask, *_ = arguments()
+    inference = Inference(make_model(config))
+    with torch.inference_mode():
+        encoded, words = inference.encode(source, mask), torch.tensor([3, 4, 5, 6])
+        state, *_ = inference.step(encoded, inference.start(encoded), None)
+        one, *_ = inference.step(encoded, state, words)
+        expected = inference.step(encoded, one, words)[1]
+        inference.step(encoded, state, words.flip(0))
+        torch.testing.assert_close(inference.step(encoded, one, words)[1], expected)
+
+
 def test_a_readout_without_the_previous_word_has_no_weights_for_it():
     model = make_model(dataclasses.replace(TINY, readout_previous_word=False))
     assert "readout.word_weight" not in model.state_dict()
