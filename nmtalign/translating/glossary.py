@@ -140,10 +140,8 @@ def _fits(term: str, word: str, capitals: bool) -> bool:
     """Whether a word of a text, perhaps all in capitals, is a word of a term; their keys are equal."""
     if term == word or any(map(str.isupper, term)):
         return term == word
-    if capitals and word.isupper():
-        return True
     parts = zip(term.lstrip("▁").split("-"), word.lstrip("▁").split("-"), strict=True)
-    return all(own == part or (_is_capital(part) and own[1:] == part[1:]) for own, part in parts)
+    return capitals or all(own == part or (_is_capital(part) and own[1:] == part[1:]) for own, part in parts)
 
 
 def _is_capital(text: str) -> bool:

@@ -132,6 +132,8 @@ def test_null_is_the_mean_of_both_directions_null():
     np.testing.assert_allclose(combined(FORWARD, BACKWARD, "arithmetic")[1], row / row.sum(), atol=1e-6)
     row = np.append(np.sqrt(FORWARD[1, :3] * BACKWARD[1, :3]), np.sqrt(0.1 * 0.9 * 0.8 * 0.3))
     np.testing.assert_allclose(combined(FORWARD, BACKWARD, "geometric")[1], row / row.sum(), atol=1e-6)
+    row = np.append((BACKWARD[2, :3] + [0.2 * 0.9, 0.9 * 0.5, 0.7]) / 2, 1.0)  # of `</s>`: no target word chooses these
+    np.testing.assert_allclose(combined(FORWARD, BACKWARD, "arithmetic")[2], row / row.sum(), atol=1e-6)
     assert not combined(np.zeros((2, 2)), np.zeros((2, 2)), "geometric")[0].any()  # a row without weight
 
 

@@ -63,8 +63,8 @@ def test_addresses_and_tags_are_markup():
 
 
 def test_sentences_of_dev_leave_the_training_text_and_dev_is_never_changed(tmp_path):
-    noisy = [(GOOD[3][0].upper(), "autre chose"), ("1990", "1990"), ("x", "x"), ("", "")]
-    assert cleaned(tmp_path, GOOD, noisy)["in dev or test"] == 1
+    noisy = [(GOOD[3][0].upper(), "autre chose"), ("other", GOOD[5][1]), ("1990", "1990"), ("x", "x"), ("", "")]
+    assert cleaned(tmp_path, GOOD, noisy)["in dev or test"] == 2
     assert json.loads((tmp_path / "data/summary.json").read_text("utf-8"))["splits"]["dev"]["kept"] == len(noisy)
 
 
