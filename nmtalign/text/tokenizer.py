@@ -132,9 +132,14 @@ class Tokenizer(ABC):
         """One line of text: the words with one space between them."""
         return " ".join(tokens)
 
+    def starts_word(self, token: str) -> bool:
+        """Whether a word starts with this token wherever it is; the first token of a line always starts one."""
+        return True
+
     def word_index(self, tokens: Sequence[str]) -> list[int]:
         """The 0-based index of the word to which each token belongs."""
-        return list(range(len(tokens)))
+        starts = (position == 0 or self.starts_word(token) for position, token in enumerate(tokens))
+        return [number - 1 for number in accumulate(starts)]
 
     def words(self, tokens: Sequence[str]) -> list[str]:
         """The words that consist of these tokens, in the order of `word_index`."""
@@ -163,13 +168,8 @@ class Subwords(Tokenizer):
         """All tokens of the tokeniser, without the unknown one."""
 
     def starts_word(self, token: str) -> bool:
-        """Whether a word starts with this token wherever it is; the first token of a line always starts one."""
+        """Whether it has a "▁", or its script has no spaces."""
         return self.unspaced or token.startswith(WORD_START)
-
-    def word_index(self, tokens: Sequence[str]) -> list[int]:
-        """The words are numbered from 0."""
-        starts = (position == 0 or self.starts_word(token) for position, token in enumerate(tokens))
-        return [number - 1 for number in accumulate(starts)]
 
     def words(self, tokens: Sequence[str]) -> list[str]:
         """The text of each word, without the "▁" before it."""

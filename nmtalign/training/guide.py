@@ -8,7 +8,7 @@ words between spaces of the raw text become links between the tokens of the corp
 import dataclasses
 import hashlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -25,10 +25,10 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError
 from nmtalign.text.lines import counted, raw_lines, shown, strip_end
 from nmtalign.text.link_counting import SAMPLE, SplitLine, SplitPair, converted_note, counts_words, token_links
-from nmtalign.text.tokenizer import MosesWords, Subwords
+from nmtalign.text.tokenizer import MosesWords
 
 Numbers = npt.NDArray[np.int64]
-Begins = npt.NDArray[np.bool_] | None
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Guide:
 
     links: npt.NDArray[np.unsignedinteger[Any]]  # (L, 2) source and target words
     offsets: Numbers  # (N + 1,) the links of pair i are links[offsets[i]:offsets[i + 1]]
-    begins: tuple[Begins, Begins]  # (K,) of each side, which ids begin a word; None = all of them
+    begins: Sequence[Flags]  # (K,) of each side, which ids begin a word
     hash: str  # the SHA-256 of the text of the links
     note: str = ""  # for the user
 
@@ -53,15 +53,13 @@ class Guide:
         (sentences, length), width = batch.target.shape, batch.source.shape[1]
         cells = np.zeros((sentences, length, width), dtype=np.bool_)
         cells[rows, links[:, 1], links[:, 0]] = True
-        source_begins, target_begins = self.begins
-        if source_begins is not None and target_begins is not None:
-            source = _word_of_token(batch.source.numpy(), batch.source_mask.numpy(), source_begins)
-            target = _word_of_token(batch.target.numpy(), batch.target_mask.numpy(), target_begins)
-            cells = cells[np.arange(sentences)[:, None, None], target[:, :, None], source[:, None, :]]
+        source = _word_of_token(batch.source.numpy(), batch.source_mask.numpy(), self.begins[0])
+        target = _word_of_token(batch.target.numpy(), batch.target_mask.numpy(), self.begins[1])
+        cells = cells[np.arange(sentences)[:, None, None], target[:, :, None], source[:, None, :]]
         return dataclasses.replace(batch, guide=torch.from_numpy(cells), linked=int(cells.any(-1).sum()))
 
 
-def _word_of_token(ids: Numbers, mask: npt.NDArray[np.bool_], begins: npt.NDArray[np.bool_]) -> Numbers:
+def _word_of_token(ids: Numbers, mask: Flags, begins: Flags) -> Numbers:
     """(B, T) the word of each piece, from 0; -1, a place without a word, at `</s>` and padding."""
     marks = begins[ids]
     marks[:, 0] = True
@@ -78,16 +76,14 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     file whose number of lines is not that of the training text.
     """
     train = corpus.splits["train"]
-    begins: tuple[Begins, Begins] = None, None
-    source, target = corpus.tokenizers.source, corpus.tokenizers.target
-    if isinstance(source, Subwords) and isinstance(target, Subwords):
-        words = corpus.source_vocabulary.words, corpus.target_vocabulary.words
-        begins = np.array([*map(source.starts_word, words[0])]), np.array([*map(target.starts_word, words[1])])
+    tokenizers, vocabularies = corpus.tokenizers, (corpus.source_vocabulary, corpus.target_vocabulary)
+    starts = tokenizers.source.starts_word, tokenizers.target.starts_word
+    begins = [np.array([*map(own, words.words)]) for own, words in zip(starts, vocabularies, strict=True)]
     digest = hashlib.sha256()
     pairs = _read(path, corpus, digest)
     head = list(islice(pairs, SAMPLE))
     judged = ((links, _split_pair(corpus, index)) for index, (_, links) in enumerate(head))
-    convert = corpus.tokenizers.kind == MosesWords.kind and counts_words(judged)
+    convert = tokenizers.kind == MosesWords.kind and counts_words(judged)
     longest = int(max(train.source.lengths.max(), train.target.lengths.max()))
     kept = array("B" if longest <= 1 << 8 else "H" if longest <= 1 << 16 else "I")
     offsets = np.zeros(len(train) + 1, dtype=np.int64)
@@ -102,10 +98,10 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     return Guide(np.frombuffer(kept, kept.typecode).reshape(-1, 2), offsets, begins, digest.hexdigest(), note)
 
 
-def _check_inside(links: frozenset[Link], where: str, pair: tuple[Any, Any], begins: tuple[Begins, Begins]) -> None:
+def _check_inside(links: frozenset[Link], where: str, pair: tuple[Any, Any], begins: Sequence[Flags]) -> None:
     """Raises InputError for a link outside its pair."""
     # The first token of a sentence, which is not empty, always begins a word.
-    lengths = [len(ids) if own is None else 1 + int(own[ids[1:]].sum()) for ids, own in zip(pair, begins, strict=True)]
+    lengths = [1 + int(own[ids[1:]].sum()) for ids, own in zip(pair, begins, strict=True)]
     for i, j in links:
         if i >= lengths[0] or j >= lengths[1]:
             raise InputError(
