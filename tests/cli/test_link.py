@@ -241,9 +241,10 @@ def test_tokenised_text_is_noticed(texts, tmp_path):
     assert b"mr." in made[0]
     raw = load_aligner(tmp_path / "noticed").tokenizers.source.tokenize("mr. x, b.")
     assert raw == ["mr.", "x", ",", "b", "."], "of a raw text only words of the tokenised one stay whole"
-    free = link(texts, "train.en", "train.fr", "-o", tmp_path / "raw", "-q")
-    assert (free.returncode, free.stderr) == (0, b"")
-    assert read_metadata(tmp_path / "raw" / "aligner.safetensors")["tokenized"] == "False"
+    for name, options, expected in (("raw", (), "False"), ("said", ("--tokenized",), "True")):
+        free = link(texts, "train.en", "train.fr", "-o", tmp_path / name, "-q", *options)
+        assert (free.returncode, free.stderr) == (0, b"")
+        assert read_metadata(tmp_path / name / "aligner.safetensors")["tokenized"] == expected
 
 
 def test_damaged_files_of_an_interrupted_run_are_refused(texts, tmp_path):

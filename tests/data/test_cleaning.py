@@ -7,6 +7,7 @@ import unicodedata
 import pytest
 from helpers.parallel_texts import files_of, write_pairs
 
+from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.data.screening import _MARKUP, Cleaner, _foreign, _usual_scripts, bare
 from nmtalign.errors import UsageError
@@ -51,6 +52,8 @@ def test_each_filter_drops_its_noise_and_nothing_else(tmp_path):
     random.Random(1).shuffle(mixed)
     counts = {name: count for name, count in cleaned(tmp_path, mixed).items() if count}
     assert counts == {name: len(pairs) for name, pairs in NOISE.items()}
+    kept = [mixed[line] for line in Corpus.open(tmp_path / "data").splits["train"].lines]
+    assert {(bare(source), bare(target)) for source, target in kept} == {(bare(one), bare(two)) for one, two in GOOD}
     assert cleaned(tmp_path, GOOD) == dict.fromkeys(cleaned(tmp_path, GOOD), 0)
 
 
