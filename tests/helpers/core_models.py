@@ -50,6 +50,7 @@ DIFFERENT = [*SYSTEM_VARIANTS.values(), *SHARED, *LATENT]
 DIFFERENT += [dataclasses.replace(TINY, cell=cell, coverage="linguistic") for cell in ("paper", "cudnn")]
 DIFFERENT += [TRANSFORMER, dataclasses.replace(TRANSFORMER, norm="post", alignment_layer=1, alignment_head=2)]
 DIFFERENT += [dataclasses.replace(TINY, readout="attentional", cell=cell) for cell in ("paper", "cudnn")]
+DIFFERENT += [dataclasses.replace(LUONG[0], layers=3, residual=True)]
 
 
 def random_variant(seed):
