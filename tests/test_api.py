@@ -41,6 +41,11 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
     done = nmtalign.align_files(model, *pair, tmp_path / "a.h5", links="threshold", threshold=0.1)
     with nmtalign.AlignmentFile(tmp_path / "a.h5") as alignments:
         assert (done.pairs, len(alignments)) == (20, 20)
+        for record in alignments:
+            weights = enumerate(record.weights[:-1, :-1].tolist())
+            expected = [(i, j) for j, row in weights for i, weight in enumerate(row) if weight >= 0.1]
+            assert list(record.hard_links) == record.links("threshold", 0.1) == expected
+            assert record.links("argmax") != expected
     compared = nmtalign.aer([("a", tmp_path / "a.h5")], gold, source=source, target=target)
     (system,) = compared.systems
     assert "GoldLinks" not in repr(compared)  # a notebook prints it
