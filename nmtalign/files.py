@@ -35,7 +35,7 @@ _MADE = (CONFIG, LOG, "tokenizer.json", "corpus.h5", "summary.json", "link.json"
 _ENDINGS = (".safetensors", ".spm", ".vocabulary.txt")
 
 DEEPEST = 200  # objects and lists inside each other; deeper ones could overflow the stack when they are written
-_TEXT_OF_TOML = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|#.*")  # and comments
+_STRING_OR_COMMENT = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|#.*")  # in a line of TOML
 _MOST_BYTES = 256 << 20  # the largest file that is read at once; a vocabulary of a million words has some 10 MB
 _MOST_INTEGER = 2**63  # TOML has integers of 64 bits
 _HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -417,8 +417,8 @@ def read_json(path: Path) -> Any:
 def parse_toml(data: bytes) -> dict[str, Any]:
     """Returns the table of a TOML file; raises ValueError also for deep nesting and integers of more than 64 bits."""
     with _refusals():
-        # The parts of a key take quadratic memory.
-        if any(line.count(b".") > DEEPEST for line in _TEXT_OF_TOML.sub(b"", data).split(b"\n")):
+        # The memory for a key grows with the square of the number of its parts, between which there are dots.
+        if any(line.count(b".") > DEEPEST for line in _STRING_OR_COMMENT.sub(b"", data).split(b"\n")):
             raise RecursionError
         found = tomllib.loads(data.decode("utf-8-sig").replace("\r\n", "\n"))
         for value in (value for level in _levels(found) for value in level):

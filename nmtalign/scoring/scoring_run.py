@@ -332,8 +332,9 @@ def _resampling(settings: ScoreConfig, several: bool) -> Resampling | None:
     """What is drawn: tests between systems, and intervals where systems or lengths are compared or settings say so."""
     intervals = several or settings.by_length if settings.confidence is None else settings.confidence
     tests: tuple[Test, ...] = tuple(one for one in get_args(Test) if settings.significance in (one, "both") and several)
-    drawn = Resampling(settings.bootstrap, settings.trials, settings.seed, tests=tests, intervals=intervals)
-    return drawn if intervals or tests else None
+    if not intervals and not tests:
+        return None
+    return Resampling(settings.bootstrap, settings.trials, settings.seed, tests=tests, intervals=intervals)
 
 
 def _language_notes(systems: Iterable[Text], reference: Text, source: Text | None) -> Iterator[str]:

@@ -30,7 +30,8 @@ class Sampling(beam_search.BeamSearch):
         numbers: Sequence[Sequence[int]],
         keep_weights: bool = False,
     ) -> None:
-        super().__init__(sources, replace(config, beam=config.n_best), keep_weights)  # ends when all have ended
+        # A search with as many hypotheses as results ends when all of them have ended.
+        super().__init__(sources, replace(config, beam=config.n_best), keep_weights)
         count, seed = config.n_best, config.seed % (1 << 64)
         self._generators = [[np.random.default_rng([seed, *own, n]) for n in range(count)] for own in numbers]
         # The numbers of each sentence's samples: of the open ones in order, and of those that ended.

@@ -200,7 +200,7 @@ class GivenPhrase:
 def _pattern(text: str, spaced: bool, any_case: bool) -> regex.Pattern[str]:
     """Finds a phrase as complete words; with `any_case` also if it begins with a capital instead of a small letter."""
     found, last, gap = "", "", ""
-    for cluster in regex.findall(rf"\s+|\S[{_MARKS}]*", unicodedata.normalize("NFC", text)):
+    for cluster in regex.findall(rf"\s+|\S[{_MARKS}]*", normalized("NFC", text)):
         if cluster.isspace():
             gap = r"\s+"
             continue
@@ -230,5 +230,5 @@ def _forms(letter: str, any_case: bool) -> str:
     if letter in _APOSTROPHES:
         return f"[{_APOSTROPHES}]"
     cases = (letter, letter.upper(), *(["İ"] if letter == "i" else [])) if any_case and letter.islower() else (letter,)
-    forms = dict.fromkeys(unicodedata.normalize(form, case) for case in cases for form in ("NFC", "NFD"))
+    forms = dict.fromkeys(normalized(form, case) for case in cases for form in ("NFC", "NFD"))
     return f"(?:{'|'.join(map(regex.escape, forms))})" if len(forms) > 1 else regex.escape(letter)

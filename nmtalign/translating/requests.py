@@ -4,7 +4,6 @@ A piece is a sentence, or a part of a long one. A translation must contain the p
 and the translations of the terms of a glossary.
 """
 
-import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,16 @@ from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import WIDE_ENDS, count_unspaced, has_no_spaces
 from nmtalign.text.lines import whole_text
 from nmtalign.text.sentences import SentenceSplitter
-from nmtalign.text.tokenizer import BYTE_TOKENS, UNK_ID, WORD_START, Subwords, TextBytes, Tokenizers, letters_of
+from nmtalign.text.tokenizer import (
+    BYTE_TOKENS,
+    UNK_ID,
+    WORD_START,
+    Subwords,
+    TextBytes,
+    Tokenizers,
+    letters_of,
+    normalized,
+)
 from nmtalign.translating.glossary import GivenPhrase, Glossary, spelling
 
 Tokens = Sequence[str]
@@ -155,7 +163,7 @@ class RequestReader:
     def _tokens(self, text: str) -> Tokens:
         """The tokens of a phrase in the spelling of which the model knows most."""
         quotes = text, text.replace("’", "'"), text.replace("'", "’")
-        spellings = (unicodedata.normalize(form, each) for each in quotes for form in ("NFC", "NFD"))
+        spellings = (normalized(form, each) for each in quotes for form in ("NFC", "NFD"))
         every = map(self.target.tokenize, dict.fromkeys((text, *spellings)))
         return min(every, key=lambda tokens: len(self._unknown(tokens)))
 
