@@ -8,8 +8,11 @@ from helpers import core_models as models
 
 from nmtalign.core import attention
 from nmtalign.core.cells import CELLS, FAST_PASSES, unroll
+from nmtalign.core.inference import in_dtype
+from nmtalign.core.numerics import Fusion, wide
 
-TOLERANCES = {torch.float64: (1e-9, 1e-12), torch.float32: (1e-4, 1e-5)}  # relative, absolute
+# Relative and absolute errors.
+TOLERANCES = {torch.float64: (1e-9, 1e-12), torch.float32: (1e-4, 1e-5), torch.bfloat16: (0.1, 0.1)}
 ALL = [slice(None), slice(1), slice(1, 2), slice(2, 3)]  # of the results, and each of them alone
 FAST = [
     models.TINY,
@@ -45,14 +48,18 @@ def assert_equal(found, expected, dtype):
 @pytest.mark.parametrize("skips", [False, True])
 @pytest.mark.parametrize("chosen", ALL[:3], ids=str)
 @pytest.mark.parametrize("kind", ["paper", "cudnn"])
-def test_a_pass_of_a_cell_is_the_cell_step_by_step(kind, chosen, skips, directions, dtype, monkeypatch):
+@pytest.mark.parametrize("on_gpu", [False, True])  # as a GPU computes it: a CPU runs the same functions
+def test_a_pass_of_a_cell_is_the_cell_step_by_step(on_gpu, kind, chosen, skips, directions, dtype, monkeypatch):
+    monkeypatch.setattr(Fusion, "wanted", False)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: on_gpu))
     torch.manual_seed(0)
-    cell = CELLS[kind](4, 5, directions=directions).to(dtype)
+    cell = CELLS[kind](4, 5, directions=directions)
     for parameter in cell.parameters():
         torch.nn.init.normal_(parameter, 0, 0.5)
+    cell = in_dtype(cell.to(wide(dtype)), dtype)
     shape = [directions, 3] if directions else [3]
     x = torch.randn(6, *shape, 4, dtype=dtype, requires_grad=True)
-    initial = torch.randn(*shape, 5, dtype=dtype, requires_grad=True)
+    initial = torch.randn(*shape, 5, dtype=wide(dtype), requires_grad=True)
     skip = torch.rand(6, *shape, 1) < 0.4 if skips else None
     found = []
     for fast in (True, False):

@@ -1,5 +1,6 @@
 """What is peculiar to the Transformer: sizes, tied weights, caches, readings. `test_model` has its equations."""
 
+import copy
 import dataclasses
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from helpers import core_models as models
 from helpers import naive_transformer as naive
 from helpers import score_tables as tables
-from helpers.trainings import train, weights
+from helpers.trainings import CONFIG, train, weights
 
 from nmtalign import align_files
 from nmtalign.core.model import make_batch
@@ -15,6 +16,9 @@ from nmtalign.core.numerics import fast_dropout
 from nmtalign.core.transformer import sinusoids
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import describe_model, export_model, load_model
+from nmtalign.text.tokenizer import Vocabulary
+from nmtalign.training.distributed import World
+from nmtalign.training.updates import TrainingSetup
 
 
 def test_positions_are_the_articles_sinusoids():
@@ -75,6 +79,12 @@ def test_one_embedding_is_saved_loaded_exported_and_counted_once(tmp_path, joint
         align_files(tmp_path / "m", tmp_path / "t", tmp_path / "t", tmp_path / "b.h5", reading="posterior")
     half = load_model(tmp_path / "m", precision="bf16").model
     assert half.readout.output_weight.dtype == half.source_embedding.weight.dtype == torch.bfloat16
+    apart, world = copy.copy(joint_corpus), World(torch.device("cpu"))
+    apart.target_vocabulary = Vocabulary([*joint_corpus.target_vocabulary.words[:-1], "another"])
+    for corpus, shared, one in [(joint_corpus, True, True), (joint_corpus, False, False), (apart, True, False)]:
+        settings = dataclasses.replace(config, shared_embeddings=shared)
+        setup = TrainingSetup(corpus, tmp_path / "new", settings, CONFIG, world)
+        assert setup.model_config.one_embedding == one
 
 
 def test_gradient_of_guided_alignment_reaches_the_alignment_layer_alone():

@@ -77,6 +77,9 @@ def test_gradients_of_the_guided_loss_are_those_of_differences(options):
     model, batch = model_of(**options), guided_batch()
     objective = partial(batch_loss, model, replace(CONFIG, label_smoothing=0.1, guided_weight=0.7), None)
     assert 0 < batch.linked < batch.target_words
+    loss = model.loss(*batch.inputs()[:4], label_smoothing=0.1)
+    expected = loss.objective + 0.7 * guidance(loss.weights, batch.guide)
+    torch.testing.assert_close(objective(*batch.inputs())[0], expected)
     names = ("decoder.attention.query_weight", "decoder.attention.key_weight", "source_embedding.weight")
     weights = [parameter for name, parameter in model.named_parameters() if name in names]
     found = torch.autograd.grad(objective(*batch.inputs())[0], weights)
