@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 import torch
 from helpers import trainings
+from helpers.core_models import check_gradients
 from helpers.recording import Again
 
 from nmtalign.core.model import TranslationModel, make_batch
@@ -75,20 +76,9 @@ def test_weights_of_nothing_cost_much_and_break_nothing():
 @pytest.mark.parametrize("options", [{}, {"coverage": "linguistic"}, {"attention": "general"}])
 def test_gradients_of_the_guided_loss_are_those_of_differences(options):
     model, batch = model_of(**options), guided_batch()
-    objective = partial(batch_loss, model, replace(CONFIG, label_smoothing=0.1, guided_weight=0.7), None)
+    loss = partial(batch_loss, model, replace(CONFIG, label_smoothing=0.1, guided_weight=0.7), None)
     assert 0 < batch.linked < batch.target_words
-    names = ("decoder.attention.query_weight", "decoder.attention.key_weight", "source_embedding.weight")
-    weights = [parameter for name, parameter in model.named_parameters() if name in names]
-    found = torch.autograd.grad(objective(*batch.inputs())[0], weights)
-    for weight, gradient in zip(weights, found, strict=True):
-        for place in [(0, 0), (2, 1), (4, 3)]:
-            sides = []
-            for step in (1e-6, -1e-6):
-                with torch.no_grad():
-                    weight[place] += step
-                    sides.append(float(objective(*batch.inputs())[0].detach()))
-                    weight[place] -= step
-            assert float(gradient[place]) == pytest.approx((sides[0] - sides[1]) / 2e-6, rel=1e-5, abs=1e-8)
+    check_gradients(model, lambda: loss(*batch.inputs())[0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
