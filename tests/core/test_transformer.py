@@ -7,6 +7,7 @@ import torch
 from helpers import core_models as models
 from helpers import naive_transformer as naive
 from helpers import score_tables as tables
+from helpers.parallel_texts import prepared
 from helpers.trainings import train, weights
 
 from nmtalign import align_files
@@ -44,17 +45,10 @@ def test_dropout_has_its_share_and_its_mean():
 @pytest.fixture(scope="module")
 def joint_corpus(tmp_path_factory, reversal):
     """The corpus of reversals with one vocabulary for both sides."""
-    from nmtalign.data.corpus import Corpus
-    from nmtalign.data.prepare import prepare
-    from nmtalign.settings.command_settings import PrepConfig
-
-    folder = tmp_path_factory.mktemp("joint")
     lines = [" ".join(reversal.source_vocabulary.words[2 + (i * k) % 12] for k in range(1, 6)) for i in range(400)]
-    for name, text in (("a", lines), ("b", [line.upper() for line in lines]), ("few", lines[:20])):
-        (folder / name).write_text("\n".join(text) + "\n")
-    pair, few = (folder / "a", folder / "b"), (folder / "few", folder / "few")
-    prepare(pair, folder / "data", PrepConfig(vocabulary="bpe", size="19", joint=True), ("xx", "yy"), few)
-    return Corpus.open(folder / "data")
+    pairs = [(line, line.upper()) for line in lines]
+    settings = {"vocabulary": "bpe", "size": "19", "joint": True}
+    return prepared(tmp_path_factory.mktemp("joint"), pairs, pairs[:20], ("xx", "yy"), **settings)
 
 
 def test_one_embedding_is_saved_loaded_exported_and_counted_once(tmp_path, joint_corpus):
