@@ -13,18 +13,12 @@ from helpers.trainings import train, weights
 from nmtalign import align_files
 from nmtalign.core.model import make_batch
 from nmtalign.core.numerics import fast_dropout
-from nmtalign.core.transformer import sinusoids
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import describe_model, export_model, load_model
 
 
-def test_positions_are_the_articles_sinusoids():
-    expected = torch.stack([naive.position(place, 6) for place in range(3, 7)])
-    torch.testing.assert_close(sinusoids(3, 4, 6, torch.device("cpu")), expected)
-
-
 @pytest.mark.parametrize("first", [0, 1020, 5000])
-def test_long_texts_have_positions_too(first):
+def test_positions_are_the_articles_sinusoids_in_long_texts_too(first):
     encoder = tables.small_model(**tables.TRANSFORMER).double().encoder
     vectors = torch.zeros(1, 8, encoder.output_size, dtype=torch.float64)
     expected = torch.stack([naive.position(place, encoder.output_size) for place in range(first, first + 8)])
