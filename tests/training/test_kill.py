@@ -1,4 +1,7 @@
-"""Killed, interrupted or without room on the disk: nothing is lost but the updates since the last checkpoint."""
+"""Interrupted, damaged or without room on the disk: nothing is lost but the updates since the last checkpoint.
+
+The campaign `kills` of tests/faults, which test_faults.py runs, kills trainings at random moments.
+"""
 
 import json
 import os
