@@ -74,7 +74,7 @@ def test_links_are_those_of_the_exact_weights_and_what_is_left_out_has_a_default
 
 
 def test_a_file_of_several_pages_is_read_in_every_way(tmp_path):
-    pairs = [([f"s{i}"] * (i % 7), [f"t{i}"] * (i % 5)) for i in range(2500)]
+    pairs = numbered(2500)
     pairs[1500] = (["s"] * 1500, ["t"] * 1500)  # more cells than are read together
     write(tmp_path / "a.h5", pairs)
     with AlignmentFile(tmp_path / "a.h5") as file:

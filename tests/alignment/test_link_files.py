@@ -203,18 +203,6 @@ def test_pieces_are_summed_over_the_source_and_averaged_over_the_target() -> Non
     np.testing.assert_allclose(merge_log_probs([-1, -2, -3, -0.5], word_starts([0, 1, 1])), [-1, -5, -0.5])
 
 
-@given(source=st.lists(st.integers(1, 3), max_size=5), target=st.lists(st.integers(1, 3), max_size=5))
-def test_merged_rows_still_sum_to_one(source: list[int], target: list[int]) -> None:
-    generator = np.random.default_rng(len(source))
-    weights = generator.dirichlet(np.ones(sum(source) + 1), sum(target) + 1).astype(np.float32)
-    indices = [[word for word, pieces in enumerate(side) for _ in range(pieces)] for side in (source, target)]
-    merged = merge_pieces(weights, *map(word_starts, indices))
-    assert merged.shape == (len(target) + 1, len(source) + 1)
-    np.testing.assert_allclose(merged.sum(axis=1), 1, atol=1e-5)
-    if set(source + target) <= {1}:
-        np.testing.assert_allclose(merged, weights, atol=1e-7)
-
-
 @given(st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999))))
 def test_pharaoh_round_trip(links: list[tuple[int, int]]) -> None:
     assert parse_links(format_links(links), "x: line 1").sure == set(links)

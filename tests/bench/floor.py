@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from bench.products import Product, products_of
+from bench.products import Product
 
 CALLS = 4  # timed calls per round of a recurring product; their time stands for that of all its calls
 
@@ -26,11 +26,6 @@ class Floor:
             for turn in _turns(products):
                 self._turns[turn] += 1
         self._seconds: dict[tuple[Product, ...], list[float]] = {turn: [] for turn in self._turns}
-
-    @classmethod
-    def of_training(cls, config, shapes, dtype):
-        """Returns the floor of loss and gradients for batches of these shapes."""
-        return cls([products_of(config, shape) for shape in shapes], dtype)
 
     def measure(self):
         """Runs one round: a few calls of each product, into an output that is allocated beforehand."""

@@ -1,11 +1,9 @@
-"""The machine on which a figure was measured, and the memory that a process has used."""
+"""The machine on which a figure was measured."""
 
 import datetime
 import os
 import platform
-import resource
 import subprocess
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -68,16 +66,3 @@ def revision():
         return f"{head}+" if head and git("status", "--porcelain", "--untracked-files=no") else head or "unknown"
     except OSError:
         return "unknown"
-
-
-def own_peak_mb():
-    """Returns the peak memory of this process since its program started (VmHWM), in MB of 2^20 bytes.
-
-    The other figure of the system, ru_maxrss, survives an exec: the child of a large process would begin with the peak
-    of its parent.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        return int(status.read_text().partition("VmHWM:")[2].split()[0]) / 1024
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return kilobytes / (1 << 20 if sys.platform == "darwin" else 1024)

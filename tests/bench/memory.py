@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from bench.machine import BENCH, own_peak_mb
+from bench.machine import BENCH
 from bench.report import complaint_in
 from nmtalign.errors import NmtalignError
 
@@ -27,6 +27,7 @@ def run(given):
     from bench.train import workload_of
     from bench.variants import VARIANTS, loss_and_gradients, make_model
     from nmtalign.processor import keep_memory
+    from nmtalign.training.dry_run import process_peak
     from nmtalign.training.optimizers import descend, make_optimizer
 
     given = json.loads(given["task"])
@@ -35,16 +36,16 @@ def run(given):
     keep_memory()  # as training does
     workload = workload_of(given)
     variant = VARIANTS[given["variant"]]
-    peaks = {"imports": own_peak_mb()}
+    peaks = {"imports": process_peak() / (1 << 20)}
     model = make_model(workload)
     loss_and_gradients(variant, model, workload)
     loss_and_gradients(variant, model, workload)
-    peaks["loss_and_gradients"] = own_peak_mb()
+    peaks["loss_and_gradients"] = process_peak() / (1 << 20)
     training = workload.size.training
     optimizer = make_optimizer(model.parameters(), training)
     for batch in [*workload.batches, *workload.batches][:2]:
         (variant.loss(model, batch) / len(batch.source)).backward()
         descend(optimizer, training.learning_rate, training.clip_norm)
-    peaks["update"] = own_peak_mb()
+    peaks["update"] = process_peak() / (1 << 20)
     sys.stdout.write(json.dumps(peaks))
     return 0

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.core_models import make_model
 from torch.utils.flop_counter import FlopCounterMode
 
 from bench import timing
 from bench.naive import NaiveLoop
 from bench.products import flops_of, products_of
 from bench.workload import SYSTEM_SIZES, Size, random_workload
-from nmtalign.core.model import TranslationModel, make_batch
+from nmtalign.core.model import make_batch
 from nmtalign.sample.sample_corpus import write_sample
 
 SMALL = {"hidden": 16, "embedding": 12, "attention_hidden": 10, "maxout": 8}
@@ -30,18 +31,9 @@ def size_of(cell, order, attention, rank):
     return Size.of("tiny", 60, output_rank=rank, **options, **SMALL)
 
 
-def random_model(config):
-    torch.manual_seed(1)
-    model = TranslationModel(config).double()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model
-
-
 @pytest.mark.parametrize(("cell", "order", "attention", "rank"), OPTIONS[::3])
 def test_the_naive_loop_is_the_model(cell, order, attention, rank):
-    model = random_model(size_of(cell, order, attention, rank).model)
+    model = make_model(size_of(cell, order, attention, rank).model)
     batch = make_batch([(range(3, 3 + n), range(4, 4 + k)) for n, k in ((7, 4), (2, 6), (5, 1))])
     arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
     weights = list(model.parameters())
@@ -60,7 +52,7 @@ def test_operations_are_those_that_the_naive_loop_does(cell, order, attention, r
     size = size_of(cell, order, attention, rank)
     workload = random_workload(size, 3, 25)
     [batch], [shape] = workload.batches, workload.shapes
-    model = random_model(size.model)
+    model = make_model(size.model)
     loop = NaiveLoop(size.model, dict(model.named_parameters()))
     with FlopCounterMode(display=False) as counter:
         loop.loss(batch.source, batch.source_mask, batch.target, batch.target_mask).backward()
@@ -88,7 +80,7 @@ def test_operations_of_the_systems_are_those_of_the_model(name, options):
     size = Size.of(name, 60, **options, **SMALL)
     workload = random_workload(size, 3, 25)
     [batch], [shape] = workload.batches, workload.shapes
-    model = random_model(size.model)
+    model = make_model(size.model)
     with FlopCounterMode(display=False) as counter:
         model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask).objective.backward()
     # The counter leaves out a product into a given output.

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 import torch
+from helpers.core_models import make_model, spread
 from torch.utils.flop_counter import FlopCounterMode
 
 from bench.naive import NaiveLoop
@@ -17,7 +18,7 @@ from bench.texts import random_texts
 from bench.translate import TITLES
 from bench.workload import Size
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import TranslationModel, make_source
+from nmtalign.core.model import make_source
 from nmtalign.search.beam_search import BeamSearch, ModelSession, Sources
 from nmtalign.settings.command_settings import TranslateConfig
 
@@ -29,11 +30,9 @@ OPTIONS = list(itertools.product(CELLS, ORDERS, ATTENTIONS))
 
 def random_model(cell, order, attention, rank=0):
     options = {"cell": cell, "order": order, "attention": attention[0], "bidirectional": attention[1]}
-    torch.manual_seed(1)
-    model = TranslationModel(Size.of("tiny", 60, **options, **SMALL, output_rank=rank).model).eval()
+    model = make_model(Size.of("tiny", 60, **options, **SMALL, output_rank=rank).model, torch.float32).eval()
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
+        spread(model)
     return model
 
 

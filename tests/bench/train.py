@@ -14,7 +14,7 @@ from bench.cli import as_settings
 from bench.floor import Floor
 from bench.machine import describe_machine, in_words
 from bench.memory import peak_memory
-from bench.products import flops_of
+from bench.products import products_of
 from bench.report import Table, figure, percent, say, show, times, write_json
 from bench.timing import spread, steady, take_turns
 from bench.variants import VARIANTS, Variant, choose, loss_and_gradients, make_model
@@ -62,10 +62,11 @@ def compare(workload: Workload, variants: list[Variant], repeats: int) -> dict[s
     model = make_model(workload)
     tasks = {variant.name: partial(loss_and_gradients, variant, model, workload) for variant in variants}
     precisions = sorted({variant.precision for variant in variants})
-    floors = {name: Floor.of_training(workload.size.model, workload.shapes, DTYPES[name]) for name in precisions}
+    products = [products_of(workload.size.model, shape) for shape in workload.shapes]
+    floors = {name: Floor(products, DTYPES[name]) for name in precisions}
     tasks |= {f"floor {name}": floor.measure for name, floor in floors.items()}
     seconds = take_turns(tasks, repeats)
-    flops = sum(flops_of(workload.size.model, shape) for shape in workload.shapes)
+    flops = sum(product.flops for batch in products for product in batch)
     floor_results = {name: _rates(workload, flops, floor.seconds) for name, floor in floors.items()}
     found = {}
     for variant in variants:

@@ -20,7 +20,6 @@ class Variant:
     title: str
     precision: str
     loss: Callable[[TranslationModel, Batch], Tensor]
-    default: bool = True
 
 
 def _arguments(batch):
@@ -31,8 +30,8 @@ def _ours(bf16, model, batch):
     return model.loss(*_arguments(batch), dtype=torch.bfloat16 if bf16 else None).objective
 
 
-def _loop(bf16, recompute_keys, model, batch):
-    loop = NaiveLoop(model.config, dict(model.named_parameters()), recompute_keys)
+def _loop(bf16, model, batch):
+    loop = NaiveLoop(model.config, dict(model.named_parameters()))
     with torch.autocast(batch.source.device.type, torch.bfloat16, enabled=bf16):
         return loop.loss(*_arguments(batch))
 
@@ -42,18 +41,15 @@ VARIANTS = {
     for variant in (
         Variant("ours-bf16", "ours, bf16", "bf16", partial(_ours, True)),
         Variant("ours-fp32", "ours, fp32", "fp32", partial(_ours, False)),
-        Variant("loop-autocast", "the loop under bf16 autocast", "bf16", partial(_loop, True, False)),
-        Variant("loop-fp32", "the loop, fp32", "fp32", partial(_loop, False, False)),
-        Variant("loop-keys-each-step", "the loop, keys at each step, fp32", "fp32", partial(_loop, False, True), False),
+        Variant("loop-autocast", "the loop under bf16 autocast", "bf16", partial(_loop, True)),
+        Variant("loop-fp32", "the loop, fp32", "fp32", partial(_loop, False)),
     )
 }
 
 
 def choose(names):
-    """Parses a list such as "ours-bf16,loop-fp32"; None selects the default variants, "all" selects all."""
+    """Parses a list such as "ours-bf16,loop-fp32"; None selects all variants."""
     if names is None:
-        return [variant for variant in VARIANTS.values() if variant.default]
-    if names == "all":
         return list(VARIANTS.values())
     wanted = [name.strip() for name in names.split(",")]
     for name in wanted:

@@ -8,12 +8,12 @@ import torch
 from helpers import core_models as models
 from helpers import naive_transformer as naive
 from helpers import score_tables as tables
+from helpers.parallel_texts import prepared
 from helpers.trainings import CONFIG, train, weights
 
 from nmtalign import align_files
 from nmtalign.core.model import make_batch
 from nmtalign.core.numerics import fast_dropout
-from nmtalign.core.transformer import sinusoids
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import describe_model, export_model, load_model
 from nmtalign.text.tokenizer import Vocabulary
@@ -21,13 +21,8 @@ from nmtalign.training.distributed import World
 from nmtalign.training.updates import TrainingSetup
 
 
-def test_positions_are_the_articles_sinusoids():
-    expected = torch.stack([naive.position(place, 6) for place in range(3, 7)])
-    torch.testing.assert_close(sinusoids(3, 4, 6, torch.device("cpu")), expected)
-
-
 @pytest.mark.parametrize("first", [0, 1020, 5000])
-def test_long_texts_have_positions_too(first):
+def test_positions_are_the_articles_sinusoids_in_long_texts_too(first):
     encoder = tables.small_model(**tables.TRANSFORMER).double().encoder
     vectors = torch.zeros(1, 8, encoder.output_size, dtype=torch.float64)
     expected = torch.stack([naive.position(place, encoder.output_size) for place in range(first, first + 8)])
@@ -48,17 +43,10 @@ def test_dropout_has_its_share_and_its_mean():
 @pytest.fixture(scope="module")
 def joint_corpus(tmp_path_factory, reversal):
     """The corpus of reversals with one vocabulary for both sides."""
-    from nmtalign.data.corpus import Corpus
-    from nmtalign.data.prepare import prepare
-    from nmtalign.settings.command_settings import PrepConfig
-
-    folder = tmp_path_factory.mktemp("joint")
     lines = [" ".join(reversal.source_vocabulary.words[2 + (i * k) % 12] for k in range(1, 6)) for i in range(400)]
-    for name, text in (("a", lines), ("b", [line.upper() for line in lines]), ("few", lines[:20])):
-        (folder / name).write_text("\n".join(text) + "\n")
-    pair, few = (folder / "a", folder / "b"), (folder / "few", folder / "few")
-    prepare(pair, folder / "data", PrepConfig(vocabulary="bpe", size="19", joint=True), ("xx", "yy"), few)
-    return Corpus.open(folder / "data")
+    pairs = [(line, line.upper()) for line in lines]
+    settings = {"vocabulary": "bpe", "size": "19", "joint": True}
+    return prepared(tmp_path_factory.mktemp("joint"), pairs, pairs[:20], ("xx", "yy"), **settings)
 
 
 def test_one_embedding_is_saved_loaded_exported_and_counted_once(tmp_path, joint_corpus):

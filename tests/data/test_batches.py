@@ -89,17 +89,6 @@ def test_batches_end_with_end_of_sentence_and_mask_padding():
     assert make_source([np.array([4], np.uint16)])[0].tolist() == [[4, 0]]
 
 
-def test_counts_are_plain_numbers_that_go_with_the_batch_to_a_device():
-    batch = make_batch([([5, 6, 7], [8]), ([5], [9, 10, 11])])
-    there = batch.to(torch.device("meta"))
-    assert there.source.is_meta
-    assert there.target_mask.is_meta
-    for one in (batch, there):
-        counts = one.source_words, one.target_words, len(one.source)
-        assert counts == (6, 6, 2)
-        assert all(type(count) is int for count in counts)
-
-
 @pytest.mark.parametrize(
     ("settings", "epoch", "count", "first"),
     [

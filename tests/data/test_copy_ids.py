@@ -3,34 +3,25 @@
 import numpy as np
 import pytest
 import torch
+from helpers.parallel_texts import prepared
 
 from nmtalign.core.model import make_batch
 from nmtalign.data import corpus_writer
 from nmtalign.data.batches import CopyIds, eligible, load_batches
-from nmtalign.data.corpus import Corpus
-from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError
-from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.text.tokenizer import UNK_ID, Vocabulary, pair_ids
 
 SPECIALS = ("</s>", "<unk>")
-CONFIG = PrepConfig(vocabulary="none", shortlist="6:7")
 
 
-def paths(folder):
-    return folder / "text.en", folder / "text.fr"
-
-
-def prepared(folder):
+def copying_corpus(folder):
     """A corpus of random words, of which each side knows others; train and dev have the same pairs."""
     generator, lines = np.random.default_rng(4), []
     for letters in ("abcdefghij", "cdefghijkl"):
         words = [letters[k] for k in generator.integers(10, size=400)]
         lines.append([" ".join(words[start : start + 1 + start % 7]) for start in range(0, 390, 10)])
-    for path, side in zip(paths(folder), lines, strict=True):
-        path.write_text("".join(f"{line}\n" for line in side))
-    prepare(paths(folder), folder / "data", CONFIG, ("en", "fr"), dev=paths(folder))
-    return Corpus.open(folder / "data")
+    pairs = list(zip(*lines, strict=True))
+    return prepared(folder, pairs, pairs, vocabulary="none", shortlist="6:7")
 
 
 def test_equal_words_get_equal_ids():
@@ -48,7 +39,7 @@ def test_equal_words_get_equal_ids():
 
 def test_batches_of_a_corpus_have_the_ids_of_its_text(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus_writer, "_BLOCK", 50)
-    corpus = prepared(tmp_path)
+    corpus = copying_corpus(tmp_path)
     vocabularies, dev = (corpus.source_vocabulary, corpus.target_vocabulary), corpus.splits["dev"]
     kinds = [np.unique(dev.source.ids, return_counts=True), np.unique(dev.target.ids, return_counts=True)]
     assert all(dict(zip(*kind, strict=True))[UNK_ID] > 10 for kind in kinds)
@@ -67,7 +58,7 @@ def test_batches_of_a_corpus_have_the_ids_of_its_text(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["unknown", "unknown_at"])
 def test_a_damaged_corpus_is_refused(tmp_path, name):
-    corpus = prepared(tmp_path)
+    corpus = copying_corpus(tmp_path)
     side = corpus.splits["train"].source
     setattr(side, name, getattr(side, name)[:-1])
     with pytest.raises(FormatError, match="damaged"):

@@ -1,7 +1,7 @@
 import h5py
 import numpy as np
 import pytest
-from helpers.parallel_texts import write_pairs
+from helpers.parallel_texts import prepared, write_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,9 +24,7 @@ SENTENCES = st.lists(
 @pytest.fixture
 def folder(tmp_path):
     pairs = [("the cat sleeps", "le chat dort"), ("the dog", "le chien"), ("a cat", "un chat gris")]
-    texts = write_pairs(tmp_path, "train", pairs)
-    prepare(texts, tmp_path / "data", PrepConfig(), ("en", "fr"), dev=texts)
-    return tmp_path / "data"
+    return prepared(tmp_path, pairs, pairs).folder
 
 
 @settings(max_examples=25)
@@ -72,10 +70,9 @@ def test_layout(folder):
 def test_the_hash_tells_texts_apart_that_have_one_vocabulary(tmp_path):
     hashes = set()
     for number, first in enumerate(("a b", "b a", "a b")):
-        texts = write_pairs(tmp_path, f"t{number}", [(first, "x y"), ("a b", "y x")])
-        folder = tmp_path / f"data{number}"
-        prepare(texts, folder, PrepConfig(workers=number + 1), ("en", "fr"))
-        hashes.add(Corpus.open(folder).hash)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        hashes.add(prepared(folder, [(first, "x y"), ("a b", "y x")], workers=number + 1).hash)
     assert len(hashes) == 2
 
 

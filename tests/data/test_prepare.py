@@ -1,7 +1,6 @@
 import gc
 import json
 import random
-import resource
 from functools import partial
 
 import h5py
@@ -37,18 +36,14 @@ def train_tokens(folder):
     ]
 
 
-def test_a_full_disk_is_an_error_of_the_system_and_no_words_of_hdf5(tmp_path, capfd):
+def test_a_full_disk_is_an_error_of_the_system_and_no_words_of_hdf5(tmp_path, capfd, small_disk):
     """HDF5 would print tracebacks when its objects are freed, after Python has reported the error."""
     texts = write_pairs(tmp_path, "train", many_pairs(500))
     prepare(texts, tmp_path / "whole", PrepConfig(), LANGUAGES)
-    size, before = (tmp_path / "whole" / "corpus.h5").stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = (tmp_path / "whole" / "corpus.h5").stat().st_size
     for limit in (size // 2, size - 100):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-        try:
-            with pytest.raises(ResourceError, match=r"data: cannot write: File too large$"):
-                prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        with small_disk(limit), pytest.raises(ResourceError, match=r"data: cannot write: File too large$"):
+            prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES)
         gc.collect()
         assert capfd.readouterr().err == ""
         assert not (tmp_path / "data" / "corpus.h5").exists()

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import resource
 from types import SimpleNamespace
 
 import h5py
@@ -176,6 +177,22 @@ def random_model_directory():
 def blind_model(tmp_path_factory, random_model_directory):
     """A random model without attention."""
     return random_model_directory(tmp_path_factory.mktemp("blind"), attention="none")
+
+
+@pytest.fixture
+def small_disk():
+    """No file can grow beyond a number of bytes in a block."""
+
+    @contextlib.contextmanager
+    def limited(size):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited
 
 
 @pytest.fixture

@@ -1,4 +1,8 @@
-"""Small parallel texts, and the files of folders."""
+"""Small parallel texts, corpora of them, and the files of folders."""
+
+from nmtalign.data.corpus import Corpus
+from nmtalign.data.prepare import prepare
+from nmtalign.settings.command_settings import PrepConfig
 
 
 def write_pairs(folder, name, pairs):
@@ -7,6 +11,13 @@ def write_pairs(folder, name, pairs):
     for number, path in enumerate(paths):
         path.write_bytes("".join(f"{pair[number]}\n" for pair in pairs).encode())
     return paths
+
+
+def prepared(folder, pairs, dev=None, languages=("en", "fr"), **settings):
+    """The corpus of these pairs, made in FOLDER/data with settings of `prep`."""
+    texts, held_out = write_pairs(folder, "train", pairs), dev and write_pairs(folder, "dev", dev)
+    prepare(texts, folder / "data", PrepConfig(**settings), languages, held_out)
+    return Corpus.open(folder / "data")
 
 
 def files_of(folder):

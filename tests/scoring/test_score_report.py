@@ -53,16 +53,6 @@ def test_two_letters_of_text_without_spaces_count_as_a_word():
     assert members == {"0": [], "1": ["猫"], "2-4": ["老", "a"], "5": ["老"], ">5": ["ค"]}
 
 
-def test_the_known_subset_has_figures_of_its_own():
-    known = np.array([True, False, True, False, True, False])
-    parts = by_length(SOURCES, parse_buckets("2"))
-    report = make_report(["a"], [measure(HYPOTHESES, [REFERENCES])], parts=parts, known=known)
-    section = report.systems[0].no_unk
-    lines = [side[::2] for side in (HYPOTHESES, REFERENCES)]
-    assert values(section.whole) == [score.value for score in corpus_scores(*lines)]
-    assert [part.sentences for part in section.lengths] == [1, 2]
-
-
 def test_intervals_can_be_left_out():
     tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES])
     report = make_report("ab", tables, resampling=replace(QUICK, tests=("ar",), intervals=False))

@@ -15,28 +15,38 @@ from nmtalign.search.candidates import Candidates
 SENTENCES = [[2, 3], [4], [1, 7, 6], [], [3, 3, 3]]
 
 
+def by_sorting(scores, open_totals, count, restrict):
+    """What `best_continuations` gives for one sentence, by sorting everything; banned words never come out."""
+    rows = slice(0, scores.shape[0])
+    log_probs = scores.log_probs(rows)
+    restrict(log_probs, rows)
+    gains = log_probs.flatten()
+    totals = (gains.double().view(len(log_probs), -1) + open_totals.view(-1, 1)).flatten()
+    count = min(count, int((totals > -torch.inf).sum()))
+    candidates = (totals >= totals.topk(max(count, 1)).values[-1]).nonzero().flatten()  # to sort all takes long
+    order = candidates[totals[candidates].argsort(descending=True, stable=True)][:count]
+    hypotheses, columns = order // log_probs.shape[1], order % log_probs.shape[1]
+    return tuple(part[None] for part in (totals[order], hypotheses, columns, gains[order]))
+
+
 def agree(values: torch.Tensor, open_totals: torch.Tensor, count: int, banned: int | None = None) -> None:
-    """`best_continuations` equals a stable sort of all continuations."""
+    """`best_continuations` gives each sentence what sorting gives."""
 
     def restrict(log_probs, rows):
         if banned is not None:
             log_probs[:, banned] = -torch.inf
 
     log_probs = values - values.logsumexp(-1, keepdim=True)
-    session = tables.TensorSession(log_probs)
-    found_totals, hypotheses, columns, gains = best_continuations(session, open_totals, count, restrict)
-    if banned is not None:
-        log_probs[:, banned] = -torch.inf
-    totals = (log_probs.double().view(*open_totals.shape, -1) + open_totals[:, :, None]).flatten(1)
-    order = totals.argsort(dim=1, descending=True, stable=True)[:, :count]
-    finite = totals.gather(1, order) > -torch.inf
-    assert torch.equal(found_totals[finite], totals.gather(1, order)[finite])
-    places = hypotheses * values.shape[1] + columns
-    assert torch.equal(places[finite], order[finite])
-    assert torch.equal(gains[finite], log_probs.view(len(open_totals), -1).gather(1, order)[finite])
+    found = best_continuations(tables.TensorSession(log_probs), open_totals, count, restrict)
+    for place, own in enumerate(log_probs.split(open_totals.shape[1])):
+        expected = by_sorting(tables.TensorSession(own), open_totals[place], count, restrict)
+        possible = expected[0].shape[1]
+        for ours, theirs in zip(found, expected, strict=True):
+            assert torch.equal(ours[place, :possible], theirs[0])
+        assert bool((found[0][place, possible:] == -torch.inf).all())
+    _, hypotheses, columns, _ = found
     inside = (hypotheses >= 0) & (hypotheses < open_totals.shape[1])
     assert bool((inside & (columns >= 0) & (columns < values.shape[1])).all())
-    assert bool((found_totals[~finite] == -torch.inf).all())
 
 
 @pytest.mark.parametrize("width", [7, 4096, 5003, 30000])
@@ -77,20 +87,6 @@ def test_whatever_the_shape(sentences: int, rows: int, count: int, width: int, s
     open_totals = -torch.randint(0, 3, (sentences, rows), generator=generator).double()
     with patch.multiple(search_module, _MIN_WIDTH=5, _STRIDE=5):
         agree(values, open_totals, count)
-
-
-def by_sorting(scores, open_totals, count, restrict):
-    """What `best_continuations` gives for one sentence, by sorting everything; banned words never come out."""
-    rows = slice(0, scores.shape[0])
-    log_probs = scores.log_probs(rows)
-    restrict(log_probs, rows)
-    gains = log_probs.flatten()
-    totals = (gains.double().view(len(log_probs), -1) + open_totals.view(-1, 1)).flatten()
-    count = min(count, int((totals > -torch.inf).sum()))
-    candidates = (totals >= totals.topk(max(count, 1)).values[-1]).nonzero().flatten()  # to sort all takes long
-    order = candidates[totals[candidates].argsort(descending=True, stable=True)][:count]
-    hypotheses, columns = order // log_probs.shape[1], order % log_probs.shape[1]
-    return tuple(part[None] for part in (totals[order], hypotheses, columns, gains[order]))
 
 
 def anywhere(most):

@@ -15,14 +15,13 @@ import pytest
 import torch
 from helpers import trainings_together as several
 from helpers.command_line import command, script_in_its_place, sets
+from helpers.parallel_texts import prepared
 from helpers.torchrun import torchrun
 from helpers.trainings import weights
 
 from nmtalign.data.batches import eligible, plan_epoch
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.prepare import prepare
 from nmtalign.errors import UsageError
-from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World, open_world
 
@@ -34,17 +33,10 @@ torch_distributed = pytest.mark.skipif(not torch.distributed.is_available(), rea
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> Corpus:
     """61 pairs of training, 9 of dev: the lines of both are numbers, backwards on the other side."""
-    folder = tmp_path_factory.mktemp("corpus")
     generator = np.random.default_rng(5)
-
-    def write(name, count):
-        lines = [[f"n{word}" for word in generator.integers(0, 9, generator.integers(1, 9))] for _ in range(count)]
-        for side, turn in (("src", 1), ("tgt", -1)):
-            (folder / f"{name}.{side}").write_text("".join(" ".join(line[::turn]) + "\n" for line in lines))
-        return folder / f"{name}.src", folder / f"{name}.tgt"
-
-    prepare(write("train", 61), folder / "data", PrepConfig(vocabulary="none"), ("xx", "yy"), write("dev", 9))
-    corpus = Corpus.open(folder / "data")
+    lines = [[f"n{word}" for word in generator.integers(0, 9, generator.integers(1, 9))] for _ in range(61 + 9)]
+    pairs = [(" ".join(line), " ".join(reversed(line))) for line in lines]
+    corpus = prepared(tmp_path_factory.mktemp("corpus"), pairs[:61], pairs[61:], ("xx", "yy"), vocabulary="none")
     lengths = corpus.splits["train"].source.lengths
     links = (" ".join(f"{n - 1 - word}-{word}" for word in range(0, n, 2)) for n in lengths)
     (corpus.folder / "links").write_text("".join(f"{line}\n" for line in links))

@@ -4,6 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
+from helpers.parallel_texts import prepared
 from helpers.raw_links import write_raw_links
 
 from nmtalign.data.batches import eligible, load_batches, plan_epoch
@@ -26,19 +27,15 @@ PAIRS = [
 LINKS = ["0-2 1-0 1-1 2-3", "", "0-0 0-1 1-2", "7-7", "0-1", "0-0"]
 
 
-def write(folder, pairs, links):
-    source, target, path = folder / "train.en", folder / "train.fr", folder / "links"
-    source.write_text("".join(f"{pair[0]}\n" for pair in pairs))
-    target.write_text("".join(f"{pair[1]}\n" for pair in pairs))
+def write_links(folder, links):
+    path = folder / "links"
     path.write_text("".join(f"{line}\n" for line in links))
-    return (source, target), path
+    return path
 
 
-def prepared(folder, pairs=PAIRS, links=LINKS, **settings):
-    texts, path = write(folder, pairs, links)
-    config = PrepConfig(**{"max_length": 8, "drop_duplicates": True, **settings})
-    prepare(texts, folder / "data", config, ("en", "fr"))
-    return Corpus.open(folder / "data"), path
+def with_links(folder, pairs=PAIRS, links=LINKS, **settings):
+    settings = {"max_length": 8, "drop_duplicates": True, **settings}
+    return prepared(folder, pairs, **settings), write_links(folder, links)
 
 
 def guided(corpus, guide, indices):
@@ -52,7 +49,7 @@ def cells(batch):
 
 @pytest.mark.parametrize("vocabulary", ["word", "none"])
 def test_links_of_words_are_those_of_their_line(tmp_path, vocabulary):
-    corpus, path = prepared(tmp_path, vocabulary=vocabulary)
+    corpus, path = with_links(tmp_path, vocabulary=vocabulary)
     batch = guided(corpus, read_guide(path, corpus), [2, 0, 1])
     assert batch.guide.shape == (3, 5, 4)  # `</s>` has a row and a column
     expected = [(0, 0, 0), (1, 0, 2), (1, 1, 0), (1, 1, 1), (1, 2, 3), (2, 0, 0), (2, 0, 1), (2, 1, 2)]
@@ -79,7 +76,7 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, settin
         for s, t in sizes
     ]
     lines = [" ".join(f"{i}-{j}" for i, j in sorted(line)) for line in links]
-    corpus, path = prepared(tmp_path, pairs, lines, vocabulary=vocabulary, **settings)
+    corpus, path = with_links(tmp_path, pairs, lines, vocabulary=vocabulary, **settings)
     train, guide = corpus.splits["train"], read_guide(path, corpus)
     assert len(train) < sum(min(size) > 0 for size in sizes)  # some are dropped for their length
     plan = plan_epoch(train, eligible(train, 0), TrainingConfig(batch_size=7, shuffle="epoch", seed=0), 0)
@@ -102,7 +99,7 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, settin
 def test_links_count_the_pieces_of_text_without_spaces(tmp_path):
     pairs = [("cats sleep here", "猫はここで眠る。"), ("cats see dogs", "猫は犬を見る。"), ("dogs see", "犬は見る。")]
     settings = {"vocabulary": "bpe", "size": "18:18", "max_length": 30}
-    corpus, path = prepared(tmp_path, pairs, ["0-1 1-3", "", "0-0"], **settings)
+    corpus, path = with_links(tmp_path, pairs, ["0-1 1-3", "", "0-0"], **settings)
     source, target = corpus.source_vocabulary.decode(corpus.splits["train"].pair(0)[0]), corpus.tokenizers.target
     words = corpus.tokenizers.source.word_index(source)
     found = cells(guided(corpus, read_guide(path, corpus), [0]))
@@ -111,7 +108,7 @@ def test_links_count_the_pieces_of_text_without_spaces(tmp_path):
 
 
 def test_forms_of_one_file_give_the_same_links(tmp_path):
-    corpus, path = prepared(tmp_path)
+    corpus, path = with_links(tmp_path)
     plain, text = read_guide(path, corpus), path.read_bytes()
     packed, scored, possible = (tmp_path / name for name in ("links.gz", "scored", "possible"))
     packed.write_bytes(gzip.compress(text))
@@ -127,7 +124,7 @@ def test_forms_of_one_file_give_the_same_links(tmp_path):
 @pytest.fixture(scope="module", params=[{}, {"vocabulary": "bpe", "size": "30"}])
 def words_and_pieces(request, tmp_path_factory):
     """The corpus of PAIRS with each vocabulary; read only."""
-    return prepared(tmp_path_factory.mktemp("corpus"), **request.param)[0]
+    return with_links(tmp_path_factory.mktemp("corpus"), **request.param)[0]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +137,7 @@ def words_and_pieces(request, tmp_path_factory):
     ],
 )
 def test_what_is_wrong_is_said_by_file_and_line(words_and_pieces, tmp_path, line, links, message):
-    _, path = write(tmp_path, PAIRS, [*LINKS[:line], links, *LINKS[line + 1 :]])
+    path = write_links(tmp_path, [*LINKS[:line], links, *LINKS[line + 1 :]])
     with pytest.raises(InputError, match=message) as raised:
         read_guide(path, words_and_pieces)
     assert str(raised.value).startswith(f"{path}: ")
@@ -149,7 +146,7 @@ def test_what_is_wrong_is_said_by_file_and_line(words_and_pieces, tmp_path, line
 
 @pytest.mark.parametrize("links", [LINKS[:-1], [*LINKS, ""], []])
 def test_a_file_of_other_lines_is_refused(words_and_pieces, tmp_path, links):
-    _, path = write(tmp_path, PAIRS, links)
+    path = write_links(tmp_path, links)
     with pytest.raises(InputError, match=f"has {len(links)} lines, but the training text of .* had 6"):
         read_guide(path, words_and_pieces)
 

@@ -7,15 +7,13 @@ import numpy as np
 import pytest
 import torch
 from helpers import trainings
+from helpers.parallel_texts import prepared
 from sacrebleu.metrics import BLEU
 
 from nmtalign.core.model import make_batch
-from nmtalign.data.corpus import Corpus
-from nmtalign.data.prepare import prepare
 from nmtalign.errors import TrainingError, UsageError
 from nmtalign.files import folder_lock
 from nmtalign.model_directory import load_tensors
-from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.training.budget import BudgetAdvice
 from nmtalign.training.checkpoints import find_checkpoint
@@ -118,17 +116,14 @@ def test_a_copying_model_resumes_exactly_and_copies_in_validations_and_translati
     generator = np.random.default_rng(3)
     words = [f"w{number}" for number in generator.zipf(1.3, 1200) % 90]
     lines = [words[start : start + 1 + start % 7] for start in range(0, 1190, 4)]
-    texts = tmp_path / "text.xx", tmp_path / "text.yy"
-    texts[0].write_text("".join(f"{' '.join(line)}\n" for line in lines))
-    texts[1].write_text("".join(f"{' '.join(reversed(line))}\n" for line in lines))
-    prepare(texts, tmp_path / "data", PrepConfig(vocabulary="none", shortlist="9:7"), ("xx", "yy"), dev=texts)
-    corpus, settings = Corpus.open(tmp_path / "data"), {"dropout": 0.2, "copy": True}
+    pairs = [(" ".join(line), " ".join(reversed(line))) for line in lines]
+    corpus = prepared(tmp_path, pairs, pairs, ("xx", "yy"), vocabulary="none", shortlist="9:7")
+    settings = {"dropout": 0.2, "copy": True}
     done = train(corpus, tmp_path / "whole", CONFIG, **settings)
     assert not train(corpus, tmp_path / "parts", CONFIG, stop_at=5, **settings)[-1].complete
     assert train(corpus, tmp_path / "parts", CONFIG, **settings)[0].resumed
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
     validated = [event for event in done if isinstance(event, Validated)]
-    pairs = [(" ".join(line), " ".join(reversed(line))) for line in lines]
     translator = Translator.load(tmp_path / "whole", beam=1, tokenized=True, allow_unk=True)
     scored = list(score_pairs(translator, pairs))
     loss = -sum(pair.log_prob for pair in scored) / sum(len(pair.token_log_probs) for pair in scored)

@@ -6,10 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 from helpers import trainings
+from helpers.parallel_texts import prepared
 
-from nmtalign.data.corpus import Corpus
-from nmtalign.data.prepare import prepare
-from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.training import checkpoints, trainer
 from nmtalign.training.events import Finished, Progressed, Started, Validated
 from nmtalign.training.updates import TrainingSetup
@@ -132,10 +130,8 @@ def test_a_resumed_run_keeps_its_limit_and_its_learning_rate(reversal, tmp_path,
 
 
 def test_without_a_dev_set_only_the_checkpoints_count(tmp_path, machine):
-    for name in ("train.en", "train.fr"):
-        (tmp_path / name).write_text("un chat\ndeux chats\n" * 400)
-    prepare((tmp_path / "train.en", tmp_path / "train.fr"), tmp_path / "data", PrepConfig(), ("en", "fr"))
-    events = train(Corpus.open(tmp_path / "data"), tmp_path / "model")
+    corpus = prepared(tmp_path, [("un chat", "un chat"), ("deux chats", "deux chats")] * 400)
+    events = train(corpus, tmp_path / "model")
     assert not of(Validated, events)
     assert LIMIT - 2 <= machine.now <= LIMIT + machine.updating
     assert_falls_to_zero(events)

@@ -6,16 +6,15 @@ from contextlib import nullcontext
 
 import pytest
 from helpers import trainings
+from helpers.parallel_texts import prepared
 from sacrebleu.metrics import BLEU, CHRF
 
 from nmtalign import Translator
-from nmtalign.data.corpus import Corpus
-from nmtalign.data.prepare import prepare
 from nmtalign.model_directory import describe_model, export_model
 from nmtalign.scoring import metrics
 from nmtalign.scoring.metrics import Statistics
 from nmtalign.scoring.scoring_run import Text, translation_of
-from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.training.checkpoints import Position
 from nmtalign.training.events import Noticed, Validated
 from nmtalign.training.validation import Validation
@@ -47,11 +46,7 @@ def test_bleu_of_a_validation_is_that_of_score(reversal, trained):
 
 def test_dev_bleu_of_chinese_counts_characters(tmp_path):
     pairs = [("a b c", "那个猫。"), ("b c d", "看见狗和猫。"), ("c d e", "老师喜欢。")] * 20
-    for language, lines in zip(("en", "zh"), zip(*pairs, strict=True), strict=True):
-        (tmp_path / f"train.{language}").write_text("".join(f"{line}\n" for line in lines))
-    texts, made = (tmp_path / "train.en", tmp_path / "train.zh"), PrepConfig(vocabulary="bytes")
-    prepare(texts, tmp_path / "data", made, ("en", "zh"), texts)
-    corpus = Corpus.open(tmp_path / "data")
+    corpus = prepared(tmp_path, pairs, pairs, ("en", "zh"), vocabulary="bytes")
     config = dataclasses.replace(trainings.CONFIG, max_updates=2, validate_every="1")
     events = trainings.train(corpus, tmp_path / "new", config)
     assert {event.signature.split("|tok:")[1][:3] for event in events if isinstance(event, Validated)} == {"zh|"}
@@ -59,12 +54,8 @@ def test_dev_bleu_of_chinese_counts_characters(tmp_path):
 
 
 def test_a_dev_set_without_4_grams_is_told_once(tmp_path):
-    for name in ("train.en", "train.fr"):
-        (tmp_path / name).write_text("un chat\ndeux chats\n" * 20)
-    texts = (tmp_path / "train.en", tmp_path / "train.fr")
-    prepare(texts, tmp_path / "data", PrepConfig(), ("en", "fr"), texts)
-    corpus = Corpus.open(tmp_path / "data")
-    events = trainings.train(corpus, tmp_path / "model")
+    pairs = [("un chat", "un chat"), ("deux chats", "deux chats")] * 20
+    events = trainings.train(prepared(tmp_path, pairs, pairs), tmp_path / "model")
     assert sum("4-gram" in event.text for event in events if isinstance(event, Noticed)) == 1
 
 
@@ -111,13 +102,9 @@ def test_a_trained_model_knows_its_confidence(reversal, trained, tmp_path, round
 
 
 def test_blank_lines_of_the_dev_set_do_not_count_for_the_confidence(tmp_path):
-    for side, blank in (("en", "\n\n"), ("fr", "\nun chat\n")):
-        (tmp_path / f"train.{side}").write_text("".join(f"w{n} w{n % 3} w{n % 5}\n" for n in range(40)))
-        (tmp_path / f"dev.{side}").write_text((tmp_path / f"train.{side}").read_text() + blank * 5)
-    train, dev = ((tmp_path / f"{name}.en", tmp_path / f"{name}.fr") for name in ("train", "dev"))
-    prepare(train, tmp_path / "data", PrepConfig(), ("en", "fr"), dev)
-    config = dataclasses.replace(CONFIG, max_updates=1)
-    trainings.train(Corpus.open(tmp_path / "data"), tmp_path / "model", config)
+    pairs = [(f"w{n} w{n % 3} w{n % 5}",) * 2 for n in range(40)]
+    corpus = prepared(tmp_path, pairs, [*pairs, *[("", ""), ("", "un chat")] * 5])
+    trainings.train(corpus, tmp_path / "model", dataclasses.replace(CONFIG, max_updates=1))
     assert describe_model(tmp_path / "model")["files"]["best.safetensors"]["calibration"]["sentences"] == 40
 
 
