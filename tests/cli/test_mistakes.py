@@ -16,7 +16,6 @@ from helpers.records import add
 
 import nmtalign
 from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.settings.definition import SECTIONS, Settings, load_workspace, resolve
 
@@ -64,14 +63,12 @@ def write_odd_files(home: Path) -> None:
         (home / name).write_text(text)
     (home / "latin.fr").write_bytes(b"x\nl'\xe9t\xe9\n")
     (home / "bare").mkdir()
-    zeros = np.zeros(2, np.float32)
     for name, source in (("alignments.h5", "a"), ("b.h5", "b")):
         with AlignmentWriter(home / name, {}) as writer:
             add(writer, ["the", "cat"], ["le", "chat"], np.eye(3), -2.5)
             add(writer, [], ["été"], np.zeros((2, 1)), 0.0)
             for rank, word in enumerate(("le", "chat")):
-                weights = np.eye(2, dtype=np.float32)
-                writer.add(AlignmentRecord((source,), (word,), weights, -1.0, 2, zeros, (), rank))
+                add(writer, [source], [word], np.eye(2), -1.0, links=[], rank=rank)
     (home / "cut.h5").write_bytes((home / "b.h5").read_bytes()[:900])
 
 

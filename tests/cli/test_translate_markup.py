@@ -4,6 +4,7 @@ import gzip
 import re
 
 import pytest
+from helpers.parallel_texts import write_pairs
 
 from nmtalign.api import link
 
@@ -67,9 +68,8 @@ def test_a_file_is_written_when_it_is_complete(run, tmp_path):
 
 
 def test_an_aligner_can_place_the_tags(run, blind_model, inside, tmp_path):
-    for name, line in (("en", "the fox sees a red boat .\n"), ("fr", "le renard voit un bateau rouge .\n")):
-        (tmp_path / f"train.{name}").write_text(line * 20)
-    link(tmp_path / "train.en", tmp_path / "train.fr", tmp_path / "aligner")
+    pairs = [("the fox sees a red boat .", "le renard voit un bateau rouge .")] * 20
+    link(*write_pairs(tmp_path, "train", pairs), tmp_path / "aligner")
     done = inside("-m", blind_model, "--markup", "html", "--set", "aligner=aligner", text=HTML)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(b"<b>") == done.stdout.count(b"<i>") == done.stdout.count(b"{name}") == 1

@@ -95,10 +95,7 @@ def test_raw_text_is_tokenised_and_tokenised_text_is_not(models):
 @pytest.mark.parametrize("settings", [{"batch_size": 1}, {"batch_size": 9}, {"threads": 2}, {"max_memory": "1K"}])
 def test_batches_and_threads_change_nothing(models, settings):
     expected = scored(Translator.load(models["one"], threads=1), PAIRS * 5)
-    try:
-        found = scored(Translator.load(models["one"], **{"threads": 1, **settings}), PAIRS * 5)
-    finally:
-        torch.set_num_threads(1)
+    found = scored(Translator.load(models["one"], **{"threads": 1, **settings}), PAIRS * 5)
     for one, other in zip(expected, found, strict=True):
         assert (one.number, one.source) == (other.number, other.source)
         assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-5)

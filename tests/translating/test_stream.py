@@ -105,7 +105,6 @@ def test_searches_that_overlap_leave_pytorch_its_threads():
     one_per_batch = BatchLimits(model=ModelConfig(), keep_weights=False, **sizes)
     how = {"read": lambda number: (number, [number]), "length": lambda number: 1, "device": torch.device("cpu")}
     how["work"] = lambda batch: [torch.get_num_threads()]
-    before = torch.get_num_threads()
     torch.set_num_threads(2)
     for order in ((0, 1), (1, 0)):
         searches = [in_batches([[0, 1, 2]], **how, limits=one_per_batch, ahead=True) for _ in range(2)]
@@ -114,4 +113,3 @@ def test_searches_that_overlap_leave_pytorch_its_threads():
             assert torch.get_num_threads() == 1
             assert list(searches[place]) == [(1, [1]), (2, [1])]
         assert torch.get_num_threads() == 2
-    torch.set_num_threads(before)

@@ -148,13 +148,9 @@ def assert_same(loaded, rounding, found, expected):
 def test_threads_change_no_translation(rounding):
     loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, hidden=48)
     one = found_by(loaded, LINES * 5, batch_size=7)
-    before = torch.get_num_threads()
     torch.set_num_threads(3)
-    try:
-        several = found_by(loaded, LINES * 5, batch_size=7)
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
+    several = found_by(loaded, LINES * 5, batch_size=7)
+    assert torch.get_num_threads() == 3
     assert_same(loaded, rounding, several, one)
 
 
@@ -624,11 +620,8 @@ def test_what_is_raised_in_a_thread_is_raised_here(loaded):
         raise KeyError("lost")
 
     torch.set_num_threads(2)
-    try:
-        with pytest.raises(KeyError, match="lost"):
-            list(watched(loaded, broken).translate(LINES * 5))
-    finally:
-        torch.set_num_threads(1)
+    with pytest.raises(KeyError, match="lost"):
+        list(watched(loaded, broken).translate(LINES * 5))
 
 
 def test_other_settings_do_not_read_files_again(loaded, tmp_path):
