@@ -109,10 +109,13 @@ NOT_OPEN = "nmtalign: error: standard output: cannot write: it is not open for w
 FULL = "nmtalign: error: standard output: cannot write: no space left on the disk"
 
 
-@pytest.mark.parametrize("command", ["--version", "info data --format json", "symmetrize test.align test.align -q"])
+@pytest.mark.parametrize(
+    "command",
+    ["--version", "info data --format json", "symmetrize test.align test.align -q", "translate test.en -m {model} -q"],
+)
 @pytest.mark.parametrize(("stdout", "line"), [(">&-", NOT_OPEN), (">/dev/full", FULL)])
-def test_output_that_goes_nowhere_is_one_line(corpus, command, stdout, line):
-    result = run_in_shell(f"{command} {stdout}", corpus)
+def test_output_that_goes_nowhere_is_one_line(corpus, random_model, command, stdout, line):
+    result = run_in_shell(f"{command.format(model=random_model)} {stdout}", corpus)
     lines = [one for one in result.stderr.decode().splitlines() if not one.startswith("nmtalign: warning: ")]
     assert (result.returncode, lines) == (5, [line])
 

@@ -251,6 +251,7 @@ ERRORS = """
 2 export model -o data => data: contains other files
 2 export model -o x --format ctranslate2 => model: architecture = recurrent; CTranslate2 decodes only
 5 serve -m model --port 0 --host 192.0.2.1 => cannot listen on 192.0.2.1
+2 serve -m model --port 0 --host 'no host' => --host no host: there is no such address
 2 serve -m model -m model --port 0 => give one model per direction
 2 serve -m model --port 70000 => --port 70000: must be at most 65535
 4 serve -m model --port 0 --set aligner=absent => absent: no word aligner here (no aligner.safetensors); give the folder

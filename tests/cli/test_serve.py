@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -196,20 +195,6 @@ def test_an_aligner_of_the_same_direction_and_an_address_in_short_form(serve, ra
     assert (client.host, client.raw("health")[0]) == ("127.0.0.2", 200)
     assert client.raw("health", Host="127.0.0.3")[0] == 400
     assert "serving en-fr; Ctrl-C" in ended(process, signal.SIGTERM)[1]
-
-
-def test_a_port_in_use_and_a_wrong_host(random_model, nmtalign):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        result = nmtalign("serve", "-m", random_model, "--port", port, check=False)
-    assert result.returncode == 5
-    assert result.stderr.decode() == (
-        f"nmtalign: error: cannot listen on 127.0.0.1, port {port}: address already in use; give another --port "
-        "(0 chooses a free one) or --host\n"
-    )
-    result = nmtalign("serve", "--port", 0, "-m", random_model, "--host", "no host", check=False)
-    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (2, b"", 1)
-    assert b"--host no host: there is no such address" in result.stderr
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
