@@ -127,12 +127,8 @@ def test_other_languages_are_refused(base, tmp_path, languages):
     assert not list(tmp_path.iterdir())
 
 
-def test_options_that_contradict_are_named(base, tmp_path):
+def test_words_of_another_model_exclude_settings_of_the_workspace_for_them(base, tmp_path):
     words = "prep", base / "news.en", base / "news.fr"
-    for option, value in (("--vocabulary", "bpe"), ("--size", "50"), ("--shortlist", "90")):
-        result = run(tmp_path, *words, option, value, "--vocabulary-from", base / "data")
-        assert result.returncode == 2
-        assert f"{option} {value} does not go with --vocabulary-from" in result.stderr
     toml = tmp_path / "nmtalign.toml"
     toml.write_text(f'[prep]\nvocabulary_from = "{base}/data"\nsize = 50\n')
     result = run(tmp_path, *words)

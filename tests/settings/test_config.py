@@ -90,8 +90,6 @@ def test_without_a_file_the_preset_is_the_default(tmp_path, monkeypatch):
         ("[train]\nsource_vocabulary_size = 7", "unknown setting"),
         ("a = " + "[" * 100_000, "not a TOML file: nested too deeply"),
         ("\n" * (1 << 20) + "a = 1", "not a TOML file: larger than 1 MiB"),
-        ("a = " + "1" * 5000, "not a TOML file: an integer has too many digits"),
-        ("[train]\ndropout = 0x" + "f" * 5000, "not a TOML file: an integer does not fit in 64 bits"),
         ("[train]\nhidden = 1000000000", "hidden = 1000000000: must be at most 1048576"),
     ],
 )

@@ -67,30 +67,23 @@ def test_every_line_is_there_as_soon_as_it_is_written_and_an_empty_file_does_not
     assert file.partial.read_bytes() == b"x\n" * 2
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"options": {"beam": 4}}, "was begun with options.beam = 3, and now it is 4; .* or leave out --resume"),
-        ({"model_hash": "x"}, "was begun with model_hash = abc, and now it is x"),
-        ({"files_sha256": {"lexicon": "12"}}, "was begun with files_sha256.lexicon = nothing, and now it is 12"),
-        ({"options": {"beam": 3, "threads": 2}}, ""),
-    ],
-)
-def test_only_a_run_with_the_same_origin_resumes(tmp_path, changes, message):
+def test_only_a_run_with_the_same_origin_resumes(tmp_path):
     file, _ = begun(tmp_path / "out.fr")
     file.write(b"x\n")
     file.close()
-    if message:
+    for changes, message in (
+        ({"options": {"beam": 4}}, "was begun with options.beam = 3, and now it is 4; .* or leave out --resume"),
+        ({"model_hash": "x"}, "was begun with model_hash = abc, and now it is x"),
+        ({"files_sha256": {"lexicon": "12"}}, "was begun with files_sha256.lexicon = nothing, and now it is 12"),
+    ):
         with pytest.raises(UsageError, match=message):
             begun(tmp_path / "out.fr", resume=True, **changes)
-        (tmp_path / "out.fr.partial.json").write_text("[")
-        with pytest.raises(UsageError, match="was begun with"):
-            begun(tmp_path / "out.fr", resume=True)
-    else:
-        file, done = begun(tmp_path / "out.fr", resume=True, **changes)
-        assert done == 1
-        file.close()
-    assert (tmp_path / "out.fr.partial").read_text() == "x\n"
+    file, done = begun(tmp_path / "out.fr", resume=True, options={"beam": 3, "threads": 2})
+    file.close()
+    (tmp_path / "out.fr.partial.json").write_text("[")
+    with pytest.raises(UsageError, match="was begun with"):
+        begun(tmp_path / "out.fr", resume=True)
+    assert (done, (tmp_path / "out.fr.partial").read_text()) == (1, "x\n")
 
 
 def test_two_runs_do_not_write_the_same_file(tmp_path):

@@ -581,16 +581,6 @@ def test_lines_never_hold_the_end_of_a_line():
         assert not {"\r", "\n"} & set("".join(a.text for a in translation.n_best))
 
 
-def test_what_a_model_without_attention_cannot_do():
-    loaded = make_loaded(Tokenizers.spaced(), WORDS, attention="none")
-    assert len(found_by(loaded, LINES)) == len(LINES)
-    with pytest.raises(UsageError, match="no attention"):
-        Translator(loaded, config(replace_unk=True))
-    with pytest.raises(UsageError, match="no attention"):
-        Translator(loaded, config(coverage_penalty=0.2))
-    assert next(Translator(loaded, config()).translate(["a"])).alignment is None
-
-
 def test_long_sentences_make_small_batches(loaded):
     shapes = []
     translator = watched(
