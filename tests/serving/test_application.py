@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 import pytest
 from helpers.command_line import run_nmtalign
+from helpers.parallel_texts import write_pairs
 from helpers.pieces import learned_pieces
 from helpers.random_models import ENGLISH
 from helpers.servers import PATIENCE, Client, assert_same, serving
@@ -284,8 +285,7 @@ def test_a_word_aligner_aligns_beside_a_model_that_translates(aligner, english):
 
 @pytest.mark.parametrize("options", [{}, {"reading": "posterior", "links": "threshold", "alignment_type": "float32"}])
 def test_alignments_are_those_of_the_command(client, english, tmp_path, options):
-    for number, name in enumerate(("a.en", "a.fr")):
-        (tmp_path / name).write_text("".join(f"{pair[number]}\n" for pair in PAIRS))
+    write_pairs(tmp_path, "a", PAIRS)
     flags = [part for name, value in options.items() for part in ("--set", f"{name}={value}")]
     assert run_nmtalign("align", "a.en", "a.fr", "-m", english, *flags, cwd=tmp_path).returncode == 0
     result = run_nmtalign("export", "alignments.h5", "--format", "json", cwd=tmp_path)
