@@ -14,7 +14,6 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import load_tensors, read_settings
 from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.training.budget import training_layers
 
 SIZES = {"hidden": 16, "embedding": 8, "attention_hidden": 12, "maxout": 8, "dropout": 0.3}
 QUICK = {"preset": "tiny", "epochs": 0, "bleu_sentences": 0, "metric": "loss", "device": "cpu", "threads": 1}
@@ -56,12 +55,6 @@ def test_another_corpus_has_the_same_words(base, tmp_path):
     assert summary.splits["train"].source.unknown_rate > 0  # the zebra
     prepared(base, tmp_path / "same", "data")
     assert (tmp_path / "same/corpus.h5").read_bytes() == (tmp_path / "news/corpus.h5").read_bytes()
-
-
-def test_a_training_from_another_model_has_its_architecture_and_no_settings_for_the_size_of_the_corpus(base):
-    layer = "nmtalign.train", {"init_from": base / "model", "dropout": 0.1}
-    first, second, *rest = training_layers("tiny", (layer,), base / "data")
-    assert (first[0], second[0], second[1]["hidden"], rest) == ("preset tiny", f"MODEL {base}/model", 16, [layer])
 
 
 def test_two_commands_adapt_a_model(base, tmp_path, nmtalign):

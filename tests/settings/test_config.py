@@ -5,8 +5,8 @@ import os
 import pytest
 
 from nmtalign.errors import UsageError
-from nmtalign.settings.definition import COMMAND_LINE, Workspace, load_workspace, resolve, seconds
-from nmtalign.settings.presets import AUTO, DEFAULT_PRESET, PRESETS, budget_of, fitted_to_corpus, preset
+from nmtalign.settings.definition import Workspace, load_workspace, resolve, seconds
+from nmtalign.settings.presets import budget_of, fitted_to_corpus, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.budget import count_words, training_layers
 
@@ -39,24 +39,6 @@ def test_paths_are_resolved_against_the_files_folder(workspace):
     assert loaded.data == workspace.parent / "prepared"
     assert loaded.pairs["train"] == (workspace.parent / "train.en", workspace.parent / "train.fr")
     assert loaded.gold == workspace.parent / "test.align"
-
-
-def test_precedence_is_preset_file_flag(workspace):
-    loaded = load_workspace(workspace)
-    name = loaded.preset(None)
-    assert (name, loaded.preset("small")) == ("tiny", "small")
-    layers = (name, preset(name)), loaded.section("train"), (COMMAND_LINE, {"embedding": 24})
-    model, training = (resolve(cls, *layers) for cls in (ModelConfig, TrainingConfig))
-    assert model.maxout == PRESETS["tiny"]["maxout"]  # preset
-    assert model.hidden == 48  # file over preset
-    assert model.embedding == 24  # flag over preset
-    assert training.learning_rate == 1.0
-    assert resolve(ModelConfig, loaded.section("train"), (COMMAND_LINE, {"hidden": 96})).hidden == 96  # flag over file
-
-
-def test_without_a_file_the_preset_is_the_default(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert load_workspace(None).preset(None) == DEFAULT_PRESET
 
 
 @pytest.mark.parametrize(
@@ -186,11 +168,3 @@ def test_the_fit_lies_between_the_preset_and_what_the_user_gives(reversal):
     for data in (reversal.folder, reversal.folder / "corpus.h5"):
         assert training_layers("tiny", (layer,), data) == (("preset tiny", preset("tiny")), fitted, layer)
     assert training_layers("tiny", (layer,), reversal.folder / "none") == (("preset tiny", preset("tiny")), layer)
-
-
-@pytest.mark.parametrize("name", [name for name in PRESETS if "epochs" in preset(name) and name != AUTO])
-def test_every_size_of_corpus_has_settings(name):
-    for words in (1, 10**5, 5 * 10**5, 10**6, 10**7 + 1, 10**8, 10**10):
-        epochs = {**preset(name), **fitted_to_corpus(name, words)}["epochs"]
-        assert 3 <= epochs <= 200
-        assert epochs == 3 or epochs * words <= 1.1e8

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from nmtalign.errors import FormatError, UsageError
+from nmtalign.errors import UsageError
 from nmtalign.translating.file_translation import ResumableOutput
 
 TEXT = ["le renard\n", "\n", "un\rbateau \u2028\n", "\n", "é 🦊\n"]
@@ -84,37 +84,3 @@ def test_only_a_run_with_the_same_origin_resumes(tmp_path):
     with pytest.raises(UsageError, match="was begun with"):
         begun(tmp_path / "out.fr", resume=True)
     assert (done, (tmp_path / "out.fr.partial").read_text()) == (1, "x\n")
-
-
-def test_two_runs_do_not_write_the_same_file(tmp_path):
-    file, _ = begun(tmp_path / "out.fr")
-    with pytest.raises(UsageError, match=r"out.fr.partial: another run is writing this file"):
-        begun(tmp_path / "out.fr", resume=True)
-    file.close()
-
-
-def test_what_cannot_be_a_file_or_a_list(tmp_path):
-    with pytest.raises(UsageError, match="is not a file that can be replaced"):
-        begun(tmp_path)
-    (tmp_path / "plain").write_text("le renard\n")
-    with pytest.raises(UsageError, match="plain: is a file; give the name of a folder"):
-        begun(tmp_path / "plain" / "out.fr")
-    with pytest.raises(FormatError, match="plain: line 1: not a line of an n-best list"):
-        ResumableOutput(tmp_path / "plain", lists=True).count()
-
-
-def test_a_link_stays_and_the_file_behind_it_keeps_its_mode(tmp_path):
-    there = tmp_path / "there" / "out.fr"
-    there.parent.mkdir()
-    there.write_text("of before\n")
-    there.chmod(0o600)
-    (tmp_path / "link.gz").symlink_to(there)
-    file, _ = begun(tmp_path / "link.gz")
-    file.write(b"new\n")
-    assert file.partial.parent == there.parent
-    assert file.partial.stat().st_mode & 0o777 == 0o600
-    file.finish()
-    assert (tmp_path / "link.gz").is_symlink()
-    assert there.read_bytes() == b"new\n"  # the name behind the link says that it is not compressed
-    assert there.stat().st_mode & 0o777 == 0o600
-    assert list(there.parent.iterdir()) == [there]
