@@ -8,19 +8,18 @@ import sys
 
 import pytest
 import torch
+from helpers.parallel_texts import write_pairs
 
 import nmtalign
 from nmtalign.translating.unknown_words import read_lexicon
 
+PAIRS = [("the fox runs", "le renard court"), ("a dog sleeps", "un chien dort")] * 10
 TINY = {"hidden": 8, "embedding": 4, "attention_hidden": 4, "maxout": 4, "device": "cpu", "threads": 1, "seed": 1}
 
 
 def test_from_two_texts_to_scores(tmp_path) -> None:
-    source, target = tmp_path / "train.en", tmp_path / "train.fr"
-    source.write_text("the fox runs\na dog sleeps\n" * 10)
-    target.write_text("le renard court\nun chien dort\n" * 10)
+    pair = source, target = write_pairs(tmp_path, "train", PAIRS)
     data, model = tmp_path / "data", tmp_path / "model"
-    pair = (source, target)
     summary = nmtalign.prepare(*pair, data, languages=("en", "fr"), dev=pair, shortlist="9", workers=1)
     assert (summary.splits["train"].kept, summary.source_vocabulary_size) == (20, 8)
     events: list = []
@@ -180,7 +179,7 @@ STATES = """if True:
 
 def test_the_modes_of_pytorch_that_the_caller_has_chosen_change_nothing(tmp_path) -> None:
     """A notebook may work in inference mode, without gradients, or in float64."""
-    (source := tmp_path / "a.en").write_text("the fox runs\na dog sleeps\n" * 10)
+    source, _ = write_pairs(tmp_path, "a", PAIRS)
     nmtalign.prepare(source, source, tmp_path / "data", languages=("en", "fr"), dev=(source, source), workers=1)
 
     def results(name) -> tuple:
@@ -205,8 +204,7 @@ def test_the_modes_of_pytorch_that_the_caller_has_chosen_change_nothing(tmp_path
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc and settings of glibc")
 def test_the_library_leaves_the_process_as_it_is(tmp_path) -> None:
-    (tmp_path / "a.en").write_text("the fox runs\na dog sleeps\n" * 10)
-    (tmp_path / "a.fr").write_text("le renard court\nun chien dort\n" * 10)
+    write_pairs(tmp_path, "a", PAIRS)
     environment = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
     call = [sys.executable, "-c", STATES]
     result = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)

@@ -11,7 +11,6 @@ import pytest
 from nmtalign import figures
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.figures import (
-    check_figure_name,
     legend_above,
     need_matplotlib,
     picture,
@@ -29,13 +28,6 @@ def figure(word="word"):
     axes.plot([0, 1, 2], [1, 2, 3], marker="o", label=word)
     axes.set_title(word, parse_math=False)
     return drawn
-
-
-def test_names_of_files():
-    assert [check_figure_name(Path(name)) for name in ("a.png", "b.SVG", "c.d.pdf")] == ["png", "svg", "pdf"]
-    for name in ("a", "a.gif", "png"):
-        with pytest.raises(UsageError, match=rf"^{name}: give a name that ends in \.png, \.svg or \.pdf$"):
-            check_figure_name(Path(name))
 
 
 def test_a_home_folder_that_cannot_be_written_is_no_news():

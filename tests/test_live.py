@@ -245,8 +245,6 @@ def test_wrong_models_and_texts(random_model_directory, tmp_path):
     for models in ([fixed], [search, search], [search, fixed, fixed]):
         with pytest.raises(UsageError, match="needs one model with attention, and at most one without"):
             page_of(tmp_path, *models)
-    with pytest.raises(UsageError, match="give SRC TGT"):
-        page_of(tmp_path, search, texts=[search])
     weights = search / "best.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
     with pytest.raises(FormatError, match=r"best\.safetensors"):

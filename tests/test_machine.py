@@ -89,17 +89,12 @@ def test_a_package_that_is_missing_is_a_problem(monkeypatch, tmp_path):
 
 
 def test_a_limit_of_threads_and_a_full_disk_are_problems(monkeypatch, tmp_path):
-    import torch
-
-    before = torch.get_num_threads()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(machine, "usable_cores", lambda root: 8)
     monkeypatch.setattr(machine.psutil, "disk_usage", lambda folder: SimpleNamespace(free=5e8, total=1e9))
-    torch.set_num_threads(1)
     described = describe_machine(root=tmp_path)
     found = {one["problem"]: one["fix"] for one in described["problems"]}
     assert described["devices"]["cpu"] == "1 thread"
-    torch.set_num_threads(before)
     assert found["OMP_NUM_THREADS limits PyTorch to 1 of 8 cores"] == "unset it, or give --threads"
     assert "disk: only 0.5 GB are free" in found
 

@@ -7,10 +7,9 @@ import shutil
 import pytest
 import torch
 
-from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError
 from nmtalign.model_directory import describe_model, load_model, load_tensors, save_tensors
-from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.checkpoints import create_run
 
 
@@ -35,15 +34,10 @@ def test_a_model_of_an_earlier_version_is_the_same_model(folder):
 
 
 def edit_config(folder, **changes):
+    """Changes values of config.json; None removes one."""
     path = folder / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-
-def drop(folder, key):
-    path = folder / "config.json"
-    settings = json.loads(path.read_text())
-    del settings[key]
-    path.write_text(json.dumps(settings))
+    changed = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({name: value for name, value in changed.items() if value is not None}))
 
 
 def edit_model(folder, **changes):
@@ -75,7 +69,7 @@ def into_pipe(path):
         (lambda f: edit_config(f, files={"..": ""}), "config.json: damaged: '..' names no file of this folder"),
         (lambda f: (f / "source.spm").write_text(""), "config.json: damaged: 'files' has no checksum of source.spm"),
         (lambda f: edit_config(f, target_language=1), "config.json: damaged: 'target_language' is not a text"),
-        (lambda f: drop(f, "target_language"), "config.json: damaged: it has no 'target_language'"),
+        (lambda f: edit_config(f, target_language=None), "config.json: damaged: it has no 'target_language'"),
         (lambda f: edit_model(f, hidden=10**9), "config.json: model: hidden = 1000000000: must be at most 1048576"),
         (lambda f: edit_model(f, hidden=2**20, embedding=2**20), "best.safetensors: does not contain the weights"),
         (lambda f: (f / "config.json").unlink(), "no nmtalign model here"),
@@ -93,13 +87,6 @@ def into_pipe(path):
 def test_what_is_missing_foreign_or_edited_is_named(folder, damage, message):
     damage(folder)
     with pytest.raises(FormatError, match=message):
-        load_model(folder, device="cpu")
-
-
-def test_weights_of_another_model_are_refused(folder):
-    other = ModelConfig(9, 9, embedding=3, hidden=4, attention_hidden=4, maxout=2)
-    save_tensors(folder / "best.safetensors", TranslationModel(other).state_dict(), {})
-    with pytest.raises(FormatError, match=r"best\.safetensors: does not contain the weights"):
         load_model(folder, device="cpu")
 
 

@@ -62,12 +62,6 @@ def test_hostile_toml_is_a_value_error(text, message):
         parse_toml(text)
 
 
-def test_half_a_character_is_refused(tmp_path):
-    (tmp_path / "a.json").write_text('{"a": "\\uD800"}')
-    with pytest.raises(ValueError, match="surrogates"):
-        read_json(tmp_path / "a.json")
-
-
 def test_only_regular_files_are_opened(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", "/dev/zero"):

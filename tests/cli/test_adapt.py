@@ -7,37 +7,29 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.commands import run
+from helpers.parallel_texts import write_pairs
 
 import nmtalign as api
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import load_tensors, read_settings
 from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.training.budget import training_layers
 
 SIZES = {"hidden": 16, "embedding": 8, "attention_hidden": 12, "maxout": 8, "dropout": 0.3}
 QUICK = {"preset": "tiny", "epochs": 0, "bleu_sentences": 0, "metric": "loss", "device": "cpu", "threads": 1}
-LINES = {
-    "en": ["The old fox runs.", "A dog, two dogs!", "It's a red boat.", "The boat sees the fox."],
-    "fr": ["Le vieux renard court.", "Un chien, deux chiens !", "C'est un bateau rouge.", "Le bateau voit le renard."],
-}
-NEWS = {"en": ["The red dog sees a zebra.", "Two boats."], "fr": ["Le chien rouge voit un zèbre.", "Deux bateaux."]}
-
-
-def write(folder, name, lines, times):
-    for language, text in lines.items():
-        (folder / f"{name}.{language}").write_text("".join(f"{line}\n" for line in text) * times)
-    return folder / f"{name}.en", folder / f"{name}.fr"
+PAIRS = [("The old fox runs.", "Le vieux renard court."), ("A dog, two dogs!", "Un chien, deux chiens !")]
+PAIRS += [("It's a red boat.", "C'est un bateau rouge."), ("The boat sees the fox.", "Le bateau voit le renard.")]
+NEWS = [("The red dog sees a zebra.", "Le chien rouge voit un zèbre."), ("Two boats.", "Deux bateaux.")]
 
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """A folder with the corpus `data`, the model `model` of it, and the texts of another domain."""
     folder = tmp_path_factory.mktemp("base")
-    texts = write(folder, "train", LINES, 20)
+    texts = write_pairs(folder, "train", PAIRS * 20)
     api.prepare(*texts, folder / "data", languages=("en", "fr"), vocabulary="bpe", size="60", workers=1)
     api.train(folder / "data", folder / "model", max_updates=3, **QUICK, **SIZES)
-    write(folder, "news", NEWS, 10)
+    write_pairs(folder, "news", NEWS * 10)
     return folder
 
 
@@ -56,19 +48,13 @@ def test_another_corpus_has_the_same_words(base, tmp_path):
     for name in ("source.vocabulary.txt", "target.vocabulary.txt", *first.tokenizers.files()):
         assert (tmp_path / "news" / name).read_bytes() == (base / "data" / name).read_bytes()
     tokenizers = Tokenizers.load(base / "model")
-    tokens = [tokenizers.source.tokenize(line) for line in NEWS["en"]]
+    tokens = [tokenizers.source.tokenize(line) for line, _ in NEWS]
     found = [news.source_vocabulary.decode(news.splits["train"].source.sentence(i)) for i in range(2)]
     unknown = [[token if token in first.source_vocabulary else "<unk>" for token in line] for line in tokens]
     assert found == unknown
     assert summary.splits["train"].source.unknown_rate > 0  # the zebra
     prepared(base, tmp_path / "same", "data")
     assert (tmp_path / "same/corpus.h5").read_bytes() == (tmp_path / "news/corpus.h5").read_bytes()
-
-
-def test_a_training_from_another_model_has_its_architecture_and_no_settings_for_the_size_of_the_corpus(base):
-    layer = "nmtalign.train", {"init_from": base / "model", "dropout": 0.1}
-    first, second, *rest = training_layers("tiny", (layer,), base / "data")
-    assert (first[0], second[0], second[1]["hidden"], rest) == ("preset tiny", f"MODEL {base}/model", 16, [layer])
 
 
 def test_two_commands_adapt_a_model(base, tmp_path, nmtalign):
@@ -106,7 +92,7 @@ def test_soft_attention_continues_as_marginal(base, tmp_path):
     for name, weight in first.items():
         torch.testing.assert_close(new[name], weight, rtol=0, atol=1e-9, msg=name)
     translator = api.Translator.load(tmp_path / "new", device="cpu")
-    assert [t.text for t in translator.translate(LINES["en"])]
+    assert [t.text for t in translator.translate([line for line, _ in PAIRS])]
 
 
 def test_words_and_architecture_must_be_those_of_the_model(base, tmp_path):
@@ -127,12 +113,8 @@ def test_other_languages_are_refused(base, tmp_path, languages):
     assert not list(tmp_path.iterdir())
 
 
-def test_options_that_contradict_are_named(base, tmp_path):
+def test_words_of_another_model_exclude_settings_of_the_workspace_for_them(base, tmp_path):
     words = "prep", base / "news.en", base / "news.fr"
-    for option, value in (("--vocabulary", "bpe"), ("--size", "50"), ("--shortlist", "90")):
-        result = run(tmp_path, *words, option, value, "--vocabulary-from", base / "data")
-        assert result.returncode == 2
-        assert f"{option} {value} does not go with --vocabulary-from" in result.stderr
     toml = tmp_path / "nmtalign.toml"
     toml.write_text(f'[prep]\nvocabulary_from = "{base}/data"\nsize = 50\n')
     result = run(tmp_path, *words)

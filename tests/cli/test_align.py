@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 from helpers.command_line import command, run_nmtalign
+from helpers.parallel_texts import write_pairs
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.link_files import parse_links
@@ -63,9 +64,8 @@ def test_pharaoh_without_output_writes_no_file(texts, model, align):
 
 
 def test_a_file_is_completed_although_the_reader_of_the_links_has_gone(tmp_path, model):
-    for name, words in (("in.en", "the fox sees a boat"), ("out.fr", "le renard voit un bateau")):
-        (tmp_path / name).write_text(f"{words}\n" * 1000)
-    call = command("align", "in.en", "out.fr", "-m", model, "--pharaoh", "-o", "a.h5")
+    texts = write_pairs(tmp_path, "text", [("the fox sees a boat", "le renard voit un bateau")] * 1000)
+    call = command("align", *texts, "-m", model, "--pharaoh", "-o", "a.h5")
     reader, gone = os.pipe()
     os.close(reader)
     done = subprocess.run(call, cwd=tmp_path, stdout=gone, stderr=subprocess.PIPE, check=False)

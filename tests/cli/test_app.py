@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers import command_line
 from helpers.commands import COMMANDS, run
+from helpers.parallel_texts import write_pairs
 from helpers.records import add
 from typer import rich_utils
 
@@ -109,10 +110,13 @@ NOT_OPEN = "nmtalign: error: standard output: cannot write: it is not open for w
 FULL = "nmtalign: error: standard output: cannot write: no space left on the disk"
 
 
-@pytest.mark.parametrize("command", ["--version", "info data --format json", "symmetrize test.align test.align -q"])
+@pytest.mark.parametrize(
+    "command",
+    ["--version", "info data --format json", "symmetrize test.align test.align -q", "translate test.en -m {model} -q"],
+)
 @pytest.mark.parametrize(("stdout", "line"), [(">&-", NOT_OPEN), (">/dev/full", FULL)])
-def test_output_that_goes_nowhere_is_one_line(corpus, command, stdout, line):
-    result = run_in_shell(f"{command} {stdout}", corpus)
+def test_output_that_goes_nowhere_is_one_line(corpus, random_model, command, stdout, line):
+    result = run_in_shell(f"{command.format(model=random_model)} {stdout}", corpus)
     lines = [one for one in result.stderr.decode().splitlines() if not one.startswith("nmtalign: warning: ")]
     assert (result.returncode, lines) == (5, [line])
 
@@ -241,9 +245,7 @@ def test_nothing_but_models_needs_torch_and_only_pictures_matplotlib(tmp_path, r
             add(file, words, others, np.full((3, 3), 1 / 3), -1.0, links=[(0, 1)])
     (tmp_path / "gold").write_text("1-0\n")
     (tmp_path / "links").write_text("0-1\n")
-    (tmp_path / "b.en").write_text("a b\n")
-    (tmp_path / "b.fr").write_text("u v\n")
-    nmtalign.link(tmp_path / "b.en", tmp_path / "b.fr", tmp_path / "aligner", threads=1)
+    nmtalign.link(*write_pairs(tmp_path, "b", [("a b", "u v")]), tmp_path / "aligner", threads=1)
     commands = (
         f"info {random_model}",
         "info en-fr.h5",

@@ -7,8 +7,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
-import time
 import tracemalloc
 
 import pytest
@@ -173,6 +171,12 @@ def test_a_run_that_is_interrupted_in_every_step_gives_the_same_links(texts, tmp
     assert names == ["aligner.safetensors", "lexicon.tsv", "link.json", "links.tsv"]
 
 
+def test_an_interrupted_command_says_that_it_resumes(texts, here, monkeypatch):
+    monkeypatch.setattr(LinkRun, "run", lambda run: signal.raise_signal(signal.SIGTERM))
+    told = "nmtalign: error: ended by SIGTERM; the same command resumes in made\n"
+    assert here("link", texts / "train.en", texts / "train.fr", "-o", "made") == (143, "", told)
+
+
 def linked_words(folder, pairs, **settings):
     """The source words that a run has learned, and its links, for pairs of which each has a word of its own."""
     folder.mkdir()
@@ -203,29 +207,6 @@ def test_pairs_that_are_not_learned_from_take_no_memory(tmp_path):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[0] < peaks[1] / 3
-
-
-@pytest.mark.slow
-def test_killed_runs_resume_with_the_same_links(texts, tmp_path):
-    """More pairs, so that there is time to kill the run in the middle of its learning."""
-    write_sample(tmp_path, 4000, 1, force=False)
-    arguments = ["link", tmp_path / "train.en", tmp_path / "train.fr", "--set", "threads=1", "--scores", "-o"]
-    command = [sys.executable, "-m", "nmtalign", *map(str, arguments)]
-    whole = subprocess.run([*command, str(tmp_path / "whole")], capture_output=True, check=True)
-    made = tmp_path / "made"
-    for number, sign in ((signal.SIGTERM, "work/learned.safetensors"), (signal.SIGKILL, "links.tsv.partial")):
-        process = subprocess.Popen([*command, str(made)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        while not (made / sign).exists() and process.poll() is None:
-            time.sleep(0.01)
-        process.send_signal(number)
-        out, err = process.communicate()
-        assert (process.returncode, out) == (143 if number == signal.SIGTERM else -9, b"")
-        if number == signal.SIGTERM:
-            assert b"the same command resumes in" in err
-    done = subprocess.run([*command, str(made)], capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stdout == whole.stdout
-    assert result(made) == result(tmp_path / "whole")
 
 
 def test_tokenised_text_is_noticed(texts, tmp_path):

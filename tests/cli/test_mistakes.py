@@ -16,7 +16,6 @@ from helpers.records import add
 
 import nmtalign
 from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.settings.definition import SECTIONS, Settings, load_workspace, resolve
 
@@ -64,14 +63,12 @@ def write_odd_files(home: Path) -> None:
         (home / name).write_text(text)
     (home / "latin.fr").write_bytes(b"x\nl'\xe9t\xe9\n")
     (home / "bare").mkdir()
-    zeros = np.zeros(2, np.float32)
     for name, source in (("alignments.h5", "a"), ("b.h5", "b")):
         with AlignmentWriter(home / name, {}) as writer:
             add(writer, ["the", "cat"], ["le", "chat"], np.eye(3), -2.5)
             add(writer, [], ["été"], np.zeros((2, 1)), 0.0)
             for rank, word in enumerate(("le", "chat")):
-                weights = np.eye(2, dtype=np.float32)
-                writer.add(AlignmentRecord((source,), (word,), weights, -1.0, 2, zeros, (), rank))
+                add(writer, [source], [word], np.eye(2), -1.0, links=[], rank=rank)
     (home / "cut.h5").write_bytes((home / "b.h5").read_bytes()[:900])
 
 
@@ -112,6 +109,13 @@ ERRORS = """
 2 train data —preset tiny => —preset: begins with a long dash; write --preset
 2 train --set lr=0.1 => --set: unknown setting 'lr'; nmtalign calls it --set learning_rate=
 2 train --set beam=5 => --set: unknown setting 'beam'; this is a setting of `nmtalign translate`
+2 train --set layrs=2 => --set: unknown setting 'layrs'; the nearest one is --set layers=
+2 train --set layers => --set layers: give a value, as in --set layers=N
+2 train --set layers=0 => --set layers=0: must be at least 1
+2 train --set cell=rnn => --set cell=rnn: must be one of paper,
+2 train --set copy=maybe => --set copy=maybe: must be true or false
+2 train --set layers=2 => --set layers=2 does not go with order = "look-generate-update" (the default):
+2 train --set precision=int8 => --set precision=int8: must be one of auto, fp32, bf16
 2 train --help-all => no such option: --help-all; --help lists the options, --show-settings the settings that
 2 prep train.en train.fr --dev dev.en -o x => dev.en: one text is given; give its translation too
 2 prep train.en train.fr --dev -o x => --dev needs a text and its translation, or one TSV or TMX file
@@ -141,6 +145,8 @@ ERRORS = """
 4 export missing/ -o x => missing: no such file
 4 train nowhere => nowhere: no prepared corpus here
 4 info nowhere => nowhere: no such file or folder
+4 info bare --card => bare: contains no model
+2 info --card => --card describes a model; give its folder
 4 train train.en => train.en: no prepared corpus here (no corpus.h5), but a text file; run nmtalign prep
 4 train model -o m => model: no prepared corpus here (no corpus.h5), but a folder with a model
 4 translate -m train.en test.en => train.en: no nmtalign model here (no config.json), but a text file
@@ -175,6 +181,9 @@ ERRORS = """
 2 prep - - -o x => standard input (-) is given more than once
 2 prep train.en train.fr -o x --subwords --vocabulary word => --subwords does not go with --vocabulary word: needs vo
 2 prep train.en train.fr -o x --subwords --vocabulary-from x => --subwords does not go with --vocabulary-from x
+2 prep train.en train.fr -o x --vocabulary bpe --vocabulary-from x => --vocabulary bpe does not go with --vocabulary-fr
+2 prep train.en train.fr -o x --size 50 --vocabulary-from x => --size 50 does not go with --vocabulary-from x
+2 prep train.en train.fr -o x --shortlist 90 --vocabulary-from x => --shortlist 90 does not go with --vocabulary-from x
 2 prep train.en train.fr -o x --subwords --size 9000 => --size 9000: too large for train.en and train.fr: its text gives
 3 prep train.en short.fr -o x => short.fr: has no line 4, but train.en has 300 lines
 3 prep train.en latin.fr -o x => latin.fr: line 2: not UTF-8 (byte 0xe9 at column 3); convert the file to UTF-8
@@ -243,6 +252,18 @@ ERRORS = """
 2 translate test.en -o x --n-best-list list --format json => leave out --format json
 3 translate test.en -o x --n-best-list test.fr => test.fr: line 1: not a line of an n-best list
 3 translate test.en -o x --n-best-list far => far: line 2: id 999 needs line 1000 of test.en, which has
+2 translate test.en --markup html --n-best 2 => --markup translates one document
+2 translate test.en --markup html --format json => --markup translates one document
+2 translate test.en --markup html --alignment hard => --markup translates one document
+2 translate test.en --markup html --set word_scores=true => --markup translates one document
+2 translate test.en --markup html --resume -o x => --markup translates one document
+2 translate test.en --markup html --save-alignments x.h5 => --markup translates one document
+2 translate test.en --markup html test.en => --markup translates one document
+2 translate test.en --markup html --target test.fr => --markup translates one document
+2 translate test.en --markup html --tokenized => give raw text
+3 translate test.en --markup xliff => test.en: not XML
+3 translate latin.fr --markup html => latin.fr: line 2: not UTF-8
+3 translate test.en --markup srt => test.en: not srt: it has no times
 2 export alignments.h5 --format numpy => numpy
 2 export alignments.h5 --weights int8 => alignments.h5: is no model directory; leave out --weights
 2 export alignments.h5 -o b.h5/links => b.h5: is a file; give the name of a folder
@@ -254,6 +275,7 @@ ERRORS = """
 2 export model -o data => data: contains other files
 2 export model -o x --format ctranslate2 => model: architecture = recurrent; CTranslate2 decodes only
 5 serve -m model --port 0 --host 192.0.2.1 => cannot listen on 192.0.2.1
+2 serve -m model --port 0 --host 'no host' => --host no host: there is no such address
 2 serve -m model -m model --port 0 => give one model per direction
 2 serve -m model --port 70000 => --port 70000: must be at most 65535
 4 serve -m model --port 0 --set aligner=absent => absent: no word aligner here (no aligner.safetensors); give the folder
@@ -297,7 +319,7 @@ ERRORS = """
 2 score test.fr --metrics all,comet -r test.fr => unknown 'comet'; give one of bleu, chrf, chrf++, ter
 2 score test.fr --set tokenize=intel -r test.fr => unknown 'intel'; give one of 13a, none, intl
 2 score test.fr --metrics multi-bleu -r list => multi-bleu needs the language
-2 score test.fr --plot x.gif -r test.fr => x.gif
+2 score test.fr --plot x.gif -r test.fr => x.gif: give a name that ends in .png, .svg or .pdf
 2 score test.fr --plot x.png -r test.fr => --plot draws scores by length: add --by-length
 2 score test.fr --html x.txt -r test.fr => x.txt: a page's name ends in .html
 2 score test.fr --differences 3 -r test.fr => --differences compares systems; give two or more

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from helpers.commands import COMMANDS, call, run
+from helpers.parallel_texts import write_pairs
 
 from nmtalign.cli.old_names import _OPTIONS, current_command
 from nmtalign.cli.options import options_of
@@ -68,8 +69,7 @@ def test_docs_prints_where_the_pages_are(tmp_path):
 
 
 def test_lexicon_writes_the_table_of_link(tmp_path):
-    for name, line in (("a.en", "the fox runs"), ("a.fr", "le renard court")):
-        (tmp_path / name).write_text(f"{line}\n" * 20)
+    write_pairs(tmp_path, "a", [("the fox runs", "le renard court")] * 20)
     done = run(tmp_path, "lexicon", "a.en", "a.fr", "-o", "table")
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert done.stderr.startswith("nmtalign: `nmtalign lexicon` is now a part of `nmtalign link`: ")

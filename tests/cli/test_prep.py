@@ -1,13 +1,8 @@
 import gzip
 import json
-import os
 import re
-import signal
-import subprocess
-import time
 
 import pytest
-from helpers.command_line import command
 from helpers.commands import run as nmtalign
 
 from nmtalign.data.corpus import Corpus
@@ -92,24 +87,6 @@ def test_the_other_direction_of_a_workspace_is_prepared(tmp_path):
     done = nmtalign(tmp_path, "prep", target, source, "-o", "back")
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "back/summary.json").read_text())["source_language"] == "fr"
-
-
-def test_an_interrupted_run_leaves_the_corpus_that_was_there(tmp_path):
-    texts = write_pairs(tmp_path, "train")
-    assert nmtalign(tmp_path, "prep", *texts, "-o", "d").returncode == 0
-    before = {path.name: path.read_bytes() for path in (tmp_path / "d").iterdir()}
-    os.mkfifo(tmp_path / "slow.fr")
-    process = subprocess.Popen(command("prep", texts[0], "slow.fr", "-o", "d"), cwd=tmp_path, stderr=subprocess.PIPE)
-    with (tmp_path / "slow.fr").open("wb") as stream:  # waits for the reader
-        stream.write(b"x\n")
-        stream.flush()
-        deadline = time.monotonic() + 30
-        while not (tmp_path / "d/.prep").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGTERM)
-        error = process.communicate(timeout=60)[1]
-    assert (process.returncode, b"Traceback" in error) == (143, False)
-    assert {path.name: path.read_bytes() for path in (tmp_path / "d").iterdir()} == before
 
 
 def table_of(output, head):

@@ -93,14 +93,6 @@ def test_ctrl_c_leaves_whole_lines(random_model, process, inside):
     assert out == (three * 20000)[: len(out)]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_is_told_in_one_line(random_model, process):
-    with Path("/dev/full").open("wb") as full, process("-m", random_model, stdout=full) as child:
-        message = b"nmtalign: error: standard output: cannot write: no space left on the disk\n"
-        assert child.communicate(b"a\n" * 9)[1] == message
-    assert child.returncode == 5
-
-
 def test_progress_on_a_terminal(random_model, tmp_path, process):
     """Also tests that an output which is not a regular file, here /dev/null, is written to and not replaced."""
     (tmp_path / "in.en").write_bytes(b"the fox sees a red boat .\n" * 200)

@@ -11,7 +11,6 @@ from helpers.records import add
 
 import nmtalign
 from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.alignment.links import AlignmentRecord
 
 SIGNATURE = "BLEU|nrefs:1|tok:13a"
 
@@ -19,14 +18,12 @@ SIGNATURE = "BLEU|nrefs:1|tok:13a"
 @pytest.fixture
 def folder(tmp_path):
     """Two alignment files, gold links, and two models with logs of their training."""
-    zeros = np.zeros(2, np.float32)
     for name, target in (("alignments.h5", ["le", "chat"]), ("b.h5", ["la", "chatte"])):
         with AlignmentWriter(tmp_path / name, {}) as writer:
             add(writer, ["the", "cat"], target, np.array([[1, 0, 0], [0.1, 0.6, 0.3], [0, 0, 1]]), -2.5)
             add(writer, [], ["été"], np.zeros((2, 1)), 0.0)
-            for rank, word in enumerate((target[0], target[1])):
-                record = AlignmentRecord((name[0],), (word,), np.eye(2, dtype=np.float32), -1.0, 2, zeros, (), rank)
-                writer.add(record)
+            for rank, word in enumerate(target):
+                add(writer, [name[0]], [word], np.eye(2), -1.0, links=[], rank=rank)
     (tmp_path / "gold").write_text("1-1 2p2\n\n1-1\n")
     for name, loss in (("model", 3.0), ("other/model", 4.0)):
         (tmp_path / name).mkdir(parents=True)

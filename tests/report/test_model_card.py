@@ -5,7 +5,7 @@ import json
 import pytest
 from helpers.commands import call
 
-from nmtalign import FormatError, UsageError, describe
+from nmtalign import FormatError, describe
 from nmtalign.report.model_card import model_card
 
 STARTED = {"event": "started", "update": 0, "epoch": 0.0, "seconds": 0.0}
@@ -81,10 +81,3 @@ def test_scores_of_another_form(model, content):
     (model / "scores.json").write_text(content)
     with pytest.raises(FormatError, match=r"scores\.json: not what `nmtalign score"):
         model_card(model, describe(model))
-
-
-def test_only_a_model_has_a_card(model, tmp_path):
-    with pytest.raises(FormatError):
-        call("info", tmp_path / "corpus", "--card")
-    with pytest.raises(UsageError, match="--card"):
-        call("info", "--card")

@@ -1,6 +1,7 @@
 """What the tests of the server share: a model for each direction."""
 
 import pytest
+from helpers.parallel_texts import write_pairs
 from helpers.random_models import ENGLISH, FRENCH
 from helpers.servers import serving
 
@@ -24,10 +25,8 @@ def french(tmp_path_factory, random_model_directory):
 def aligner(tmp_path_factory):
     """A word aligner of `nmtalign link`, English to French."""
     folder = tmp_path_factory.mktemp("linked")
-    for side, name in enumerate(("train.en", "train.fr")):
-        pairs = [("the fox sees a boat .", "le renard voit un bateau ."), ("a red fox", "un renard rouge")] * 5
-        (folder / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
-    nmtalign.link(folder / "train.en", folder / "train.fr", folder / "aligner", threads=1)
+    pairs = [("the fox sees a boat .", "le renard voit un bateau ."), ("a red fox", "un renard rouge")] * 5
+    nmtalign.link(*write_pairs(folder, "train", pairs), folder / "aligner", threads=1)
     return folder / "aligner"
 
 

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from nmtalign.errors import UsageError
-from nmtalign.settings.definition import COMMAND_LINE, Workspace, load_workspace, resolve, seconds
-from nmtalign.settings.presets import AUTO, DEFAULT_PRESET, PRESETS, budget_of, fitted_to_corpus, preset
+from nmtalign.settings.definition import Workspace, load_workspace, resolve, seconds
+from nmtalign.settings.presets import budget_of, fitted_to_corpus, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.budget import count_words, training_layers
 
@@ -41,24 +41,6 @@ def test_paths_are_resolved_against_the_files_folder(workspace):
     assert loaded.gold == workspace.parent / "test.align"
 
 
-def test_precedence_is_preset_file_flag(workspace):
-    loaded = load_workspace(workspace)
-    name = loaded.preset(None)
-    assert (name, loaded.preset("small")) == ("tiny", "small")
-    layers = (name, preset(name)), loaded.section("train"), (COMMAND_LINE, {"embedding": 24})
-    model, training = (resolve(cls, *layers) for cls in (ModelConfig, TrainingConfig))
-    assert model.maxout == PRESETS["tiny"]["maxout"]  # preset
-    assert model.hidden == 48  # file over preset
-    assert model.embedding == 24  # flag over preset
-    assert training.learning_rate == 1.0
-    assert resolve(ModelConfig, loaded.section("train"), (COMMAND_LINE, {"hidden": 96})).hidden == 96  # flag over file
-
-
-def test_without_a_file_the_preset_is_the_default(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert load_workspace(None).preset(None) == DEFAULT_PRESET
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -90,8 +72,6 @@ def test_without_a_file_the_preset_is_the_default(tmp_path, monkeypatch):
         ("[train]\nsource_vocabulary_size = 7", "unknown setting"),
         ("a = " + "[" * 100_000, "not a TOML file: nested too deeply"),
         ("\n" * (1 << 20) + "a = 1", "not a TOML file: larger than 1 MiB"),
-        ("a = " + "1" * 5000, "not a TOML file: an integer has too many digits"),
-        ("[train]\ndropout = 0x" + "f" * 5000, "not a TOML file: an integer does not fit in 64 bits"),
         ("[train]\nhidden = 1000000000", "hidden = 1000000000: must be at most 1048576"),
     ],
 )
@@ -120,7 +100,7 @@ def test_a_missing_config_is_an_error_only_if_it_was_asked_for(tmp_path, monkeyp
         load_workspace(None)
 
 
-def test_the_papers_presets_are_the_papers():
+def test_the_papers_presets_are_the_papers_for_every_corpus():
     updates = {"rnnsearch-50": 288_000, "rnnsearch-30": 471_000, "rnnencdec-50": 600_000, "rnnencdec-30": 846_000}
     for name, count in updates.items():
         model, training = (resolve(cls, (name, preset(name))) for cls in (ModelConfig, TrainingConfig))
@@ -131,6 +111,7 @@ def test_the_papers_presets_are_the_papers():
         assert (training.batch_size, training.batch_unit, training.window) == (80, "sentences", 20)
         assert training.max_length == int(name[-2:])
         assert (training.max_updates, training.epochs, training.patience) == (count, 0, 0)
+        assert not any(fitted_to_corpus(name, words) for words in (1, 2_000, 25_000, 10**9))
 
 
 @pytest.mark.parametrize(
@@ -144,11 +125,6 @@ def test_an_hour_and_a_half_in_every_spelling(text):
 def test_what_is_no_time(text):
     with pytest.raises(UsageError, match="give a time such as 60s, 15m, 2h or 1h30m"):
         seconds("max_time", text)
-
-
-@pytest.mark.parametrize("words", [1, 2_000, 25_000, 10**9])
-def test_the_paper_presets_never_change(words):
-    assert not any(fitted_to_corpus(name, words) for name in PRESETS if name.startswith("rnn"))
 
 
 @pytest.mark.parametrize(("name", "updates", "enough"), [("small", 5000, 250_000), ("tiny", 2000, 160_000)])
@@ -192,11 +168,3 @@ def test_the_fit_lies_between_the_preset_and_what_the_user_gives(reversal):
     for data in (reversal.folder, reversal.folder / "corpus.h5"):
         assert training_layers("tiny", (layer,), data) == (("preset tiny", preset("tiny")), fitted, layer)
     assert training_layers("tiny", (layer,), reversal.folder / "none") == (("preset tiny", preset("tiny")), layer)
-
-
-@pytest.mark.parametrize("name", [name for name in PRESETS if "epochs" in preset(name) and name != AUTO])
-def test_every_size_of_corpus_has_settings(name):
-    for words in (1, 10**5, 5 * 10**5, 10**6, 10**7 + 1, 10**8, 10**10):
-        epochs = {**preset(name), **fitted_to_corpus(name, words)}["epochs"]
-        assert 3 <= epochs <= 200
-        assert epochs == 3 or epochs * words <= 1.1e8

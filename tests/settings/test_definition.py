@@ -71,6 +71,7 @@ def test_other_words_are_refused_with_the_settings_name(check, text):
         ({"at_most": 5}, math.inf, "at most 5"),
         ({}, math.inf, r"at most 1.797693135e\+308"),
         ({"kind": int}, 10**400, "at most 2147483647"),
+        ({"kind": int | None, "at_most": 5}, 6, "at most 5"),
         ({"above": 0}, 0, "greater than 0"),
         ({"above": 0}, math.nan, "greater than 0"),
         ({"below": 1}, 1.0, "less than 1"),
@@ -81,10 +82,3 @@ def test_a_number_out_of_bounds_is_refused(bounds, value, rule):
     with pytest.raises(UsageError, match=f"^rate = .*: must be {rule}$"):
         rate.check(value)
     rate.check(0.5)
-
-
-def test_a_setting_that_may_be_absent_is_only_checked_if_it_is_there():
-    seed = Setting("Seed.", "Panel", name="seed", kind=int | None, at_most=5)
-    seed.check(None)
-    with pytest.raises(UsageError, match="seed = 6: must be at most 5"):
-        seed.check(6)

@@ -30,10 +30,8 @@ FRENCH = [
 def folder(request, tmp_path_factory) -> Path:
     """A corpus prepared from a few sentences, each in several variants."""
     folder = tmp_path_factory.mktemp(request.param)
-    for name, lines in (("en", ENGLISH), ("fr", FRENCH)):
-        (folder / f"text.{name}").write_text("".join(f"{line}\n" for line in lines * 5), "utf-8")
+    texts = write(folder, "text", {"en": ENGLISH * 5, "fr": FRENCH * 5})
     size = {} if request.param == "word" else {"size": "90"}
-    texts = folder / "text.en", folder / "text.fr"
     nmtalign.prepare(*texts, folder, languages=("en", "fr"), vocabulary=request.param, **size)
     return folder
 

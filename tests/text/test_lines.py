@@ -232,19 +232,6 @@ def test_reading_closes_what_it_opened(tmp_path: Path) -> None:
     assert after == before
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.en: cannot read: No such file"):
-        list(read_lines(tmp_path / "none.en"))
-    with pytest.raises(InputError, match="is a folder"):
-        list(read_lines(tmp_path))
-
-
-def test_pairs(tmp_path: Path) -> None:
-    source = write(tmp_path / "a.en", b"one\ntwo")
-    target = write(tmp_path / "a.fr", b"un\ndeux\n")
-    assert list(read_pairs(source, target)) == [("one", "un"), ("two", "deux")]
-
-
 @pytest.mark.parametrize("short_first", [True, False])
 def test_unequal_counts_name_the_first_missing_line(tmp_path: Path, short_first: bool) -> None:
     short = write(tmp_path / "short", b"x\n" * 3)

@@ -245,11 +245,6 @@ def test_xliff_may_have_another_encoding():
     assert unchanged(quoted, "xliff").count('encoding="UTF-16"') == 2  # in source and target
 
 
-def test_text_that_is_not_utf_8_is_refused():
-    with pytest.raises(InputError, match=r"^line 2: not UTF-8 \(byte 0xe9\); convert .* iconv"):
-        read_markup(b"<p>\ncaf\xe9", "html")
-
-
 @pytest.mark.parametrize("markup", ["srt", "vtt"])
 def test_a_document_without_times_is_no_subtitles(markup):
     with pytest.raises(InputError, match=f"not {markup}: it has no times"):

@@ -10,9 +10,9 @@ from helpers.marked_documents import translation_of
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.lines import as_json_line
-from nmtalign.translating.file_translation import FileTranslation, Inputs, OutputFormat, are_files, read_request
+from nmtalign.translating.file_translation import Inputs, OutputFormat, are_files, read_request
 from nmtalign.translating.requests import Request
-from nmtalign.translating.translator import Alternative, Translator
+from nmtalign.translating.translator import Alternative
 
 # One Windows line end, an inner carriage return and U+2028, a blank line, a bad byte, no end of line at the end.
 RAW = b"\xef\xbb\xbfa\r\nb\rb \xe2\x80\xa8\n\n\xff\x00\nlast"
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_named(tmp_path):
         Inputs((cut,)).count()
 
 
-def test_an_object_is_a_request():
+def test_an_object_is_a_request_and_a_blank_line_an_empty_one():
     assert read_request('{"text": "the cat"}', "in: line 1") == Request("the cat")
     assert read_request('{"source": "the cat"}', "in: line 1") == Request("the cat")
     assert read_request('{"source": "the dog", "text": "the cat"}', "in: line 1") == Request("the cat")
@@ -90,11 +90,7 @@ def test_an_object_is_a_request():
     assert read_request(line, "in: line 1") == expected
     assert read_request('{"text": "a", "constraints": ["b"]}', "").phrases == ("b",)
     assert read_request('{"text": "a", "prefix": null, "phrases": null}', "") == Request("a")
-
-
-@pytest.mark.parametrize("line", ["", " ", "\t\r", "\u2028"])
-def test_a_blank_line_is_an_empty_request(line):
-    assert read_request(line, "in: line 1") == Request("")
+    assert [read_request(blank, "") for blank in ("", " ", "\t\r", "\u2028")] == [Request("")] * 4
 
 
 @pytest.mark.parametrize(
@@ -143,18 +139,3 @@ def test_what_is_nested_as_deeply_as_is_read_is_written_too():
     request = read_request('{"text": "a", "x": ' + "[" * 199 + "1e400" + "]" * 199 + "}", "here")
     assert as_json_line(request.extra) == '{"x": ' + "[" * 199 + "null" + "]" * 199 + "}"
     assert read_request('{"text": "' + "[" * 5000 + '"}', "here").text == "[" * 5000
-
-
-def test_every_line_of_a_file_is_counted_and_reported(tmp_path, random_model_directory):
-    translator = Translator.load(random_model_directory(tmp_path, ["the", "fox"], ["le"]), beam=2, threads=1)
-    (tmp_path / "in.en").write_text("the fox\n\na boat\n")
-    given = Inputs((tmp_path / "in.en",)), tmp_path / "out.fr", translator.config
-    files, reported = FileTranslation(*given), list[int]()
-    assert not files.is_done()
-    files.run(translator, lambda run: reported.append(run.end))
-    assert reported == [0, 8, 9, 16]
-    assert (files.lines, files.tokens, files.unknown, files.done) == (3, 4, 2, 0)
-    assert (tmp_path / "out.fr").read_text().count("\n") == 3
-    again = FileTranslation(*given, resume=True)
-    assert again.is_done()
-    assert again.done == 3

@@ -19,9 +19,9 @@ def cut(lines, count=100, characters=MANY, available=False):
     return list(windows(lines, count, characters, len, available))
 
 
-def failing(*lines):
+def failing(error, *lines):
     yield from lines
-    raise InputError("in.en: line 4: no good")
+    raise error
 
 
 @given(st.lists(st.text(max_size=9)), st.integers(1, 50), st.integers(1, 200), st.booleans())
@@ -86,10 +86,11 @@ def test_reading_ahead_is_bounded():
 
 
 @pytest.mark.parametrize("available", [False, True])
-def test_an_error_comes_after_the_lines_before_it(available):
+@pytest.mark.parametrize("error", [InputError("line 4"), SystemExit("line 4")], ids=type)
+def test_an_error_comes_after_the_lines_before_it(error, available):
     found: list[str] = []
-    with pytest.raises(InputError, match="line 4"):
-        found.extend(itertools.chain.from_iterable(windows(failing("a", "b", "c"), 2, MANY, len, available)))
+    with pytest.raises(type(error), match="line 4"):
+        found.extend(itertools.chain.from_iterable(windows(failing(error, "a", "b", "c"), 2, MANY, len, available)))
     assert found == ["a", "b", "c"]
 
 
@@ -105,7 +106,6 @@ def test_searches_that_overlap_leave_pytorch_its_threads():
     one_per_batch = BatchLimits(model=ModelConfig(), keep_weights=False, **sizes)
     how = {"read": lambda number: (number, [number]), "length": lambda number: 1, "device": torch.device("cpu")}
     how["work"] = lambda batch: [torch.get_num_threads()]
-    before = torch.get_num_threads()
     torch.set_num_threads(2)
     for order in ((0, 1), (1, 0)):
         searches = [in_batches([[0, 1, 2]], **how, limits=one_per_batch, ahead=True) for _ in range(2)]
@@ -114,4 +114,3 @@ def test_searches_that_overlap_leave_pytorch_its_threads():
             assert torch.get_num_threads() == 1
             assert list(searches[place]) == [(1, [1]), (2, [1])]
         assert torch.get_num_threads() == 2
-    torch.set_num_threads(before)
