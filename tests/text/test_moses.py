@@ -23,6 +23,21 @@ PIECES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("line", "tokens"),
+    [
+        ("The dog isn't here, Mr. Smith.", ["The", "dog", "isn", "'t", "here", ",", "Mr.", "Smith", "."]),
+        ("It costs 3,500 & more.", ["It", "costs", "3,500", "&", "more", "."]),
+        ("a\u2028b\u00a0c\rd", ["a", "b", "c", "d"]),
+        ("", []),
+        (" \t\u3000", []),
+        ("</s>", ["<", "/", "s", ">"]),
+    ],
+)
+def test_english(line: str, tokens: list[str]) -> None:
+    assert ENGLISH.tokenize(line) == tokens
+
+
 def has_joined_marks(line: str) -> bool:
     """Whether some letter of a line, without control characters, has marks, which sacremoses may split off."""
     return any(len(letter) > 1 for letter in letters_of(re.sub(r"[\0-\x1f]", "", line)))

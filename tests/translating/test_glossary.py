@@ -115,6 +115,12 @@ def test_a_line_without_spaces_takes_linear_time(tmp_path, piece):
     assert targets_of(glossary(tmp_path, TERMS), piece * 100_000 + " red fox") == ["renard roux"]
 
 
+def test_terms_that_overlap(tmp_path):
+    found = glossary(tmp_path, "US\tÉtats-Unis\nus\tnous\nred fox\trenard roux\nfox\trenard\nfox runs\tcourt\n")
+    expected = ["nous", "États-Unis", "renard roux", "renard"]
+    assert targets_of(found, "Us and the US: the red fox runs, a fox.") == expected
+
+
 def phrase(text, *others, language="fr", spaced=False, plain=""):
     return GivenPhrase.of(text, plain or text, [text, *others], language, spaced)
 
