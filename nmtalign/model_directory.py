@@ -186,7 +186,7 @@ def _describe_tensors(path: Path) -> dict[str, Any]:
         arrays, metadata = map_arrays(path)
         if "position" in metadata:
             return {**parse_json(metadata["position"]), "checksum": "matches"}
-        scales = {name + SCALE for name in arrays} if metadata.get("weights") == "int8" else set()
+        scales = {name + SCALE for name in arrays}
         count = sum(array.size for name, array in arrays.items() if name not in scales)
         facts: dict[str, Any] = {"parameters": count, "checksum": "matches"}
         facts |= {name: parse_json(metadata[name]) for name in ("update", CALIBRATION, AVERAGED) if name in metadata}
@@ -486,7 +486,7 @@ def _multiply_scales(path: Path, tensors: dict[str, "Tensor"]) -> None:
             raise FormatError(f"{path}: damaged: {name} has no scales that fit")
         if not bool(((scale >= 0) & (scale * 128).isfinite()).all()):
             raise FormatError(f"{path}: damaged: the scales of {name} are not finite numbers from 0")
-        tensors[name] = matrix.float() * scale[..., None]
+        tensors[name] = matrix * scale[..., None]
 
 
 def read_metadata(path: Path) -> dict[str, str]:

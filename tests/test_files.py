@@ -326,5 +326,8 @@ def test_a_folder_of_another_program_has_no_own_files(tmp_path, monkeypatch):
     def refuse(path):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
+    for name in ("corpus.h5", "out.txt"):
+        (tmp_path / name).touch()
+    assert files.own_files(tmp_path) == [tmp_path / "corpus.h5"]
     monkeypatch.setattr(Path, "is_file", refuse)
     assert files.own_files(tmp_path) == []

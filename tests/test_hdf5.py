@@ -129,7 +129,9 @@ CRAFTED = {
     "declared weights": declared_weights,
     "too few values": lambda file, _: file["log_prob"].resize(3, axis=0),
     "falling offsets": change("weight_offsets", 2, 10**9),
+    "falling offsets of links": change("link_offsets", 3, 0),
     "a link outside": change("links", 0, (7, 0)),
+    "a link outside the target": change("links", 0, (0, 7)),
 }
 
 

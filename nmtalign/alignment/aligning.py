@@ -206,9 +206,9 @@ class AlignmentRun:
         # A subword model splits the words of tokenised text as those of any other text.
         spaced = self.config.tokenized and not isinstance(self._forward.tokenizers.source, Subwords)
         fits = [self._forward.text_fit(side, spaced, raw=not self.config.tokenized) for side in (0, 1)]
-        texts = read_pairs(*self._texts)
-        if done:  # of a stream no hash tells that it has become shorter
-            texts = lines_after(texts, 0, self._block.start + done, " and ".join(map(shown, self._texts)))
+        names = " and ".join(map(shown, self._texts))
+        # Of a stream no hash tells that it has become shorter.
+        texts = lines_after(read_pairs(*self._texts), 0, self._block.start + done, names)
         pairs = check_pairs(islice(texts, begin, self._block.stop), self._texts, fits, self._notify)
         for record in islice(align(self._models, pairs, self.config, first=begin), done - first, None):
             self.summary.pairs += 1

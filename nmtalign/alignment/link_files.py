@@ -390,13 +390,13 @@ def _figures(file: LinkFile, gold: Sequence[GoldLinks]) -> LinkFigures:
 
 def _notes(gold: LinkFile, files: Sequence[LinkFile], config: AerConfig, pairs: int) -> Iterator[str]:
     """Yields notes on files that may be incomplete, or count from another base."""
-    if gold.open_ended and len(gold.pairs) < pairs:
+    if len(gold.pairs) < pairs:
         yield (
             f"{gold.name}: ends with sentence {len(gold.pairs)} of {pairs}; the others count as sentences without gold "
             "links"
         )
     for file, base in [(gold, config.gold_base), *((file, config.links_base) for file in files)]:
-        if base is None and file.base == 0 and file.format == "Pharaoh":
+        if base is None and file.format == "Pharaoh":
             positions = [position for pair in file.pairs for link in pair.possible for position in link]
             if min(positions, default=0) > 0:
                 yield f"{file.name}: no position is 0; if positions count from 1 there, give --{file.role}-base 1"

@@ -98,7 +98,7 @@ def _place_family(
 def _best_place(scores: NDArray[np.float64], start: int, stop: int, default: int) -> int:
     """Returns the place from `start` to `stop` with the best score, or `default` if there is none."""
     own = scores[start:stop]
-    return start + int(np.argmax(own)) if len(own) and own.max() > -np.inf else default
+    return start + int(np.argmax(own)) if len(own) else default
 
 
 def _scores(first: int, outer: TagSpan, weights: NDArray[np.float32]) -> NDArray[np.float64]:

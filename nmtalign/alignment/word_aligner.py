@@ -89,7 +89,7 @@ def in_pieces(words: Sequence[str], side: Sentences, pieces: Pieces) -> tuple[li
         spellings += [Counter() for _ in range(len(numbers) - len(spellings))]
         for place, spelling in zip(parts[-1], [word] if len(own) == 1 else lexical.pieces_of(word), strict=True):
             spellings[place][spelling] += count
-    sizes = np.array([len(part) for part in parts] or [0], np.int64)
+    sizes = np.array([len(part) for part in parts], np.int64)
     firsts = np.cumsum(sizes) - sizes
     own_sizes = sizes[side.ids]
     ends = np.concatenate(([0], np.cumsum(own_sizes)))
@@ -308,8 +308,7 @@ class WordAligner:
             rows, columns = len(pair.target.ids), len(pair.source.ids)
             ahead, back = found[0][0][:rows, :columns], found[1][0][:columns, :rows]
             source, target = (None if side.starts is None else side.starts[:-1] for side in (pair.source, pair.target))
-            if source is not None or target is not None:
-                ahead, back = merge_pieces(ahead, source, target), merge_pieces(back, target, source)
+            ahead, back = merge_pieces(ahead, source, target), merge_pieces(back, target, source)
             chosen, likely = mean_links(ahead, back.T)
             yield chosen, [float(likely[j, i]) for i, j in chosen]
 

@@ -186,7 +186,7 @@ class SeenTexts:
             places = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
             new &= run[places] != hashes
         merged = hashes[new]
-        while len(merged) and self._runs and len(self._runs[-1]) < 2 * len(merged):
+        while self._runs and len(self._runs[-1]) < 2 * len(merged):
             merged = np.sort(np.concatenate((self._runs.pop(), merged)))
         if len(merged):
             self._runs.append(merged)

@@ -28,8 +28,7 @@ class CandidateLists:
     """
 
     def __init__(self, pairs: NDArray[np.int64], source_size: int, target_size: int, frequent: int) -> None:
-        keys = np.sort(pairs[:, 0] * target_size + pairs[:, 1])
-        sources, self._targets = np.divmod(keys[np.diff(keys, prepend=-1) > 0], target_size)
+        sources, self._targets = np.divmod(np.sort(pairs[:, 0] * target_size + pairs[:, 1]), target_size)
         self._ends = np.cumsum(np.bincount(sources, minlength=source_size))
         self._counts = np.diff(self._ends, prepend=0)
         self._target_size = target_size

@@ -357,7 +357,7 @@ def _mark(element: Element) -> str:
         code, inner = "".join(element.itertext()), tuple(element.iter())
     types = (one.attrib[key] for one in inner for key in _TYPES if key in one.attrib)
     texts = chain([code], (one.tag for one in inner), types)
-    if any(0 < len(text) <= _SHORT and _BREAK.fullmatch(text) for text in texts):
+    if any(len(text) <= _SHORT and _BREAK.fullmatch(text) for text in texts):
         return "\n"
     return _PLACEHOLDER if name in _STANDALONE and not _INLINE.fullmatch(code.strip()) else _FORMATTING
 

@@ -111,12 +111,11 @@ def _overlap(tokens: Sequence[str], units: Sequence[Unit]) -> NDArray[np.float64
     return np.asarray(np.maximum(np.minimum(own[1:, None], ends[1:]) - np.maximum(own[:-1, None], ends[:-1]), 0.0))
 
 
-def _aligned(pairs: Sequence[tuple[MarkedText, Translation]], aligner: str) -> Iterator[NDArray[np.float32] | None]:
-    """The weights of a word aligner for the words of each pair; None for a pair that is too long for it."""
+def _aligned(pairs: Sequence[tuple[MarkedText, Translation]], aligner: str) -> Iterator[NDArray[np.float32]]:
+    """The weights of a word aligner for the words of each pair, without a row for a pair that is too long for it."""
     lines = [(_words(segment.text), _words(translation.text)) for segment, translation in pairs]
-    for (source, target), record in zip(lines, align(load_aligner(Path(aligner)), lines), strict=True):
-        fits = (len(record.source), len(record.target)) == (source.count(" ") + 1, target.count(" ") + 1)
-        yield record.weights[:-1, :-1] if fits else None
+    for record in align(load_aligner(Path(aligner)), lines):
+        yield record.weights[:-1, :-1]
 
 
 def encoding_of(page: bytes) -> str:

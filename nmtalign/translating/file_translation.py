@@ -303,11 +303,10 @@ class FileTranslation:
             "source_file": ", ".join(map(str, self._inputs.paths)),
             "source_sha256": origin["source_sha256"],
         }
-        at_most = self.done if self._resume else None
         with AlignmentWriter(
-            path, attributes, config.alignment_type, resume=self._resume, at_most=at_most, notify=self._notify
+            path, attributes, config.alignment_type, resume=self._resume, at_most=self.done, notify=self._notify
         ) as writer:
-            if self._resume and self._file is not None and writer.sentences < self.done:
+            if self._file is not None and writer.sentences < self.done:
                 self._notify(
                     f"{self._file.partial} contains {counted(self.done, 'line')}, and there are alignments of "
                     f"{writer.sentences:,}: both continue after line {writer.sentences:,}"

@@ -730,7 +730,7 @@ def in_batches(
                 waiting.append(start(next(source)))
             except Exception as ended:
                 error = ended
-            if waiting and (error is not None or not ahead or len(waiting) > 1):
+            if waiting and (not ahead or len(waiting) > 1):
                 yield from waiting.popleft()
         yield from itertools.chain(*waiting)
         if not isinstance(error, StopIteration):

@@ -167,7 +167,7 @@ def test_other_settings_are_refused(tmp_path, left):
         with pytest.raises(UsageError, match=message), resumed(tmp_path / "a.h5", ATTRIBUTES | attributes, **options):
             pass
         assert (tmp_path / left).read_bytes() == before
-    same = ATTRIBUTES | {"options": '{"beam": 12, "threads": 2}', "source_file": "elsewhere"}
+    same = ATTRIBUTES | {"options": '{"beam": 12, "threads": 2, "new": null}', "source_file": "elsewhere"}
     with resumed(tmp_path / "a.h5", same) as file:
         assert file.records
 

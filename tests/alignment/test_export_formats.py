@@ -37,6 +37,8 @@ def test_json_holds_the_record_and_is_one_line(path):
             assert found["links"] == [list(link) for link in record.links()]
             stored = np.array(found["weights"], file.dtype).astype(np.float32)
             np.testing.assert_array_equal(stored, record.weights)
+        assert json.loads(lines[0])["weights"][1] == [0.1, 0.9, 0.0]  # the fewest digits of each type
+        assert [json.loads(line)["log_prob"] for line in lines[:2]] == [-1.5, -2.5]
         assert json.loads(lines[0])["token_log_probs"] == [None, None, None]
         assert json.loads(lines[1])["token_log_probs"] == [-2.0, -0.5]
 

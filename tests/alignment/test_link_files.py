@@ -155,14 +155,14 @@ def test_counts_and_rates_are_what_their_definitions_say(pairs):
     s = {(n, link) for n, one in enumerate(gold) for link in one.sure}
     p = s | {(n, link) for n, (_, _, maybe) in enumerate(pairs) for link in maybe}
     assert figures == LinkFigures(len(pairs), len(s), len(a), len(a & s), len(a & p))
-    if a and s:
-        precision, recall = len(a & p) / len(a), len(a & s) / len(s)
+    if a:
+        precision, recall = len(a & p) / len(a), len(a & s) / len(s) if s else 1
         aer = 1 - (len(a & s) + len(a & p)) / (len(a) + len(s))
         f1 = 2 * precision * recall / ((precision + recall) or 1)
         assert figures.rates() == pytest.approx(dict(zip(RATES, (precision, recall, aer, f1), strict=True)))
     elif s:
         assert figures.rates() == dict(zip(RATES, (1, 0, 1, 0), strict=True))
-    elif not a:
+    else:
         assert figures.rates() == dict.fromkeys(RATES)
 
 

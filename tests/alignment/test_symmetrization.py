@@ -1,6 +1,7 @@
 """Two directions are joined: links compared with the published pseudocode, soft matrices with their definitions."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -155,3 +156,7 @@ def test_one_record_of_two_directions():
     np.testing.assert_allclose(agreed.weights, combined(FORWARD, BACKWARD, "geometric"))
     with pytest.raises(InputError, match=r"line 1: the two directions have different words \('c' and 'd'\)"):
         join(forward, record("xy", "abd", BACKWARD.T), "union")
+    with pytest.raises(InputError, match=r"different words \(3 and 2 words\)"):
+        join(forward, record("xy", "ab", BACKWARD.T), "union")
+    assert replace(both, hard_links=()).links("argmax") == hard_links(both.weights, "argmax")
+    assert hard_links(FORWARD, "threshold", 0.15) == [(i, j) for j, i in np.argwhere(FORWARD[:-1, :-1] > 0.15).tolist()]

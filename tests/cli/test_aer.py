@@ -148,6 +148,7 @@ def test_comma_separated_values(aer):
 def test_hints(aer, folder):
     _, _, err = aer("from1", "gold")
     assert err == "nmtalign: from1: no position is 0; if positions count from 1 there, give --links-base 1\n"
+    assert "no position is 0" not in aer("from1", "gold", "--links-base", "0")[2]
     (folder / "short").write_text("1 1 1\n")
     _, _, err = aer("links", "short")
     assert "short: ends with sentence 1 of 3; the others count as sentences without gold links" in err

@@ -157,7 +157,7 @@ def test_dev_as_one_file_and_the_training_text_from_a_pipe(tmp_path):
     rows = "".join(f"{a}\t{b}\n" for a, b in zip(*sides, strict=True))
     (tmp_path / "dev.tsv").write_text(f"x\t{rows.splitlines()[0]}\n", "utf-8")
     languages = ("--source-language", "English", "--target-language", "fr_FR")
-    options = [*languages, "--dev=dev.tsv", "--set", "columns=1,2", "-o", "d"]
+    options = [*languages, "--dev=dev.tsv", "--set", "columns=1, 2", "-o", "d"]
     (tmp_path / "config.json").touch()  # of another program, not of a model with these vocabularies
     done = nmtalign(tmp_path, "prep", "-", *options, stdin=rows.encode())
     assert done.returncode == 0, done.stderr

@@ -98,6 +98,8 @@ def test_the_links_of_all_blocks_in_order_are_those_of_the_text(random_model, te
     assert align("-o", "part.h5", "--shard", "2/3").returncode == 0
     with AlignmentFile(texts / "part.h5") as alignments:
         assert [record.sentence_id for record in alignments] == [3, 4, 5]
+    done = align("-o", "part.h5", "--shard", "1/3", "--resume")
+    assert (done.returncode, b"options.shard = 2/3, and now it is 1/3" in done.stderr) == (2, True)
     done = align("--shard", "2/1")
     assert (done.returncode, done.stderr.count(b"\n"), b"give I/N" in done.stderr) == (2, 1, True)
     (texts / "out.fr").write_text("le renard voit\n" * 8)

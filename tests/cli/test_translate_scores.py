@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 
 import pytest
 from helpers.command_line import run_nmtalign
@@ -31,6 +32,7 @@ def test_a_number_per_line_and_a_summary(scores, inside, tmp_path, random_model)
     assert all(number < 0 for number in (numbers[0], *numbers[2:]))
     done = inside("-m", random_model, "in.en", "--target", "out.fr", "-o", "scores.gz")
     told = f"nmtalign: 4 pairs, 12 target tokens with </s>: log-probability {sum(numbers) / 12:.4f} per token, "
+    told += f"perplexity {math.exp(-sum(numbers) / 12):.2f}; "
     assert (done.stdout, done.stderr.decode()[: len(told)]) == (b"", told)  # 7, 2 and no words, a `</s>` each
     assert [float(line) for line in gzip.decompress((tmp_path / "scores.gz").read_bytes()).split()] == numbers
     given = ("-m", random_model, "--target", "out.fr", "-q")

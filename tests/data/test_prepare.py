@@ -94,6 +94,9 @@ def test_a_shortlist_counts_all_ids_and_only_kept_pairs(tmp_path):
     assert summary.splits["dev"].kept == 3
     assert corpus.splits["dev"].source.lengths.tolist() == [2, 0, 60]
     assert summary.splits["dev"].source.unknown_tokens == 1
+    same = prepare((texts[0], texts[0]), tmp_path / "same", PrepConfig(), LANGUAGES, dev)
+    assert f"warning: {texts[0]} is both source and target" in same.notes
+    assert any(f"dev: {dev[1]}: 100% of the words with letters are unknown" in note for note in same.notes)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +136,7 @@ def test_seen_texts_are_those_of_a_set():
             fresh.append(text not in expected)
             expected.add(text)
         assert seen.first_time(block) == fresh
+        assert not any(seen.first_time(block))
 
 
 @pytest.mark.parametrize("sizes", [{"shortlist": "100"}, {"vocabulary": "unigram", "size": "120"}])

@@ -38,7 +38,7 @@ def full_report() -> Report:
     difference = Difference(3, "the", ("le chien",), "chrF2", tuple(translations))
     return report_of(
         SystemReport("one", Section(PLAIN, lengths), Section(EMPTY, lengths)),
-        SystemReport("two", Section(TESTED, lengths), Section(EMPTY, lengths)),
+        SystemReport("two", Section(TESTED, (TESTED, EMPTY)), Section(EMPTY, lengths)),
         resampling=Resampling(tests=("bs", "ar")),
         lengths="by words of the source",
         unknown=UnknownRates(0.125, 0.25, {"one": 0.5, "two": 0.0}),
@@ -104,6 +104,8 @@ def test_text_and_page_have_the_same_figures() -> None:
             assert part in words
         assert "Sentences without an unknown word (0 of 4)" in words
         assert "Line 3 chrF2 80.00 apart" in words
+        assert "50.00%" in words  # unknown words of a system
+        assert "[14.00, 16.25]" in words
         assert "by p < 0.05 (fewer than 6 sentences cannot show it)" in words
         assert "p: against one, by paired bootstrap of 1,000 samples and paired approximate randomisation" in words
     assert reader.attributes("img")[0]["alt"] == "Figure 2"

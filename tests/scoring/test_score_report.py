@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import UsageError
+from nmtalign.report.document import to_text
 from nmtalign.scoring.metrics import measure_systems
 from nmtalign.scoring.report import Resampling, by_length, make_report, parse_buckets
+from nmtalign.scoring.score_document import score_document
 
 SOURCES = ["one", "one two", "one two three", "", "one two three four five", "one two"]
 REFERENCES = ["un", "un deux", "un deux trois", "", "un deux trois quatre cinq", "deux un"]
@@ -58,6 +60,8 @@ def test_intervals_can_be_left_out():
     report = make_report("ab", tables, resampling=replace(QUICK, tests=("ar",), intervals=False))
     assert {one.low for one in report.systems[1].everything.whole.scores.values()} == {None}
     assert all("|ar:64|seed:12345|" in signature for signature in report.signatures.values())
+    alone = make_report("ab", tables, resampling=replace(QUICK, tests=()))
+    assert "p: against" not in to_text(score_document(alone, ""))
     both = make_report("ab", tables, resampling=replace(QUICK, tests=("bs", "ar")))
     assert all("|bs:50|ar:64|seed:12345|" in signature for signature in both.signatures.values())
 

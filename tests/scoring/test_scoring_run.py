@@ -19,6 +19,11 @@ def test_one_system_has_the_figures_of_sacrebleu(texts):
     (row,) = csv.DictReader(io.StringIO(result.to_csv()))
     assert float(row["value"]) == result.value()
     assert texts.references[0][0] not in repr(result)  # a notebook prints it
+    assert result.report.resampling is None
+    assert "differ most" not in result.to_text()
+    settings = {"by_length": True, "length_of": "reference", "confidence": False, "differences": 2}
+    by_reference = score(texts.systems[0], texts.references[0], **settings)
+    assert by_reference.report.systems[0].everything.lengths
 
 
 def test_systems_references_lengths_and_given_scores(texts):
@@ -32,6 +37,8 @@ def test_systems_references_lengths_and_given_scores(texts):
     assert result.report.systems[2].everything.whole.scores["BLEU"].mark == "winner"
     assert len(result.report.systems[0].everything.lengths) == 7
     assert "by words of the source" in result.to_text()
+    tested = score(systems, texts.references, confidence=False, significance="ar", trials=10, metrics="bleu")
+    assert tested.report.resampling.tests == ("ar",)
 
 
 def test_files_lines_and_models_score_alike(texts, tmp_path):

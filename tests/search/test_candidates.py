@@ -84,6 +84,11 @@ def test_a_wrong_lexicon_is_refused(tmp_path, text, source, target, message):
     assert "\n" not in str(raised.value)
 
 
+def test_a_lexicon_of_pieces_is_read_for_a_model_of_pieces(tmp_path):
+    (tmp_path / "lexicon").write_text("▁the ▁le\n▁fox ▁renard\n. . 1\n")
+    assert CandidateLists.read(tmp_path / "lexicon", PIECES, PIECES_OUT, 0).of([[3]]).words.tolist() == [0, 1, 3]
+
+
 def test_words_are_added_to_the_candidates_of_their_sentence_alone():
     lists = CandidateLists(np.array([[2, 3], [3, 5]]), 4, 6, frequent=0)
     found = lists.of([[2], [3, 3]], [{4, 5, 7}, {1}])  # 7 is a place of the source

@@ -22,7 +22,7 @@ import nmtalign
 from nmtalign import application
 from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.core.numerics import Abandoned, abandoned_if
-from nmtalign.errors import ResourceError, UsageError
+from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.serving.application import bind, make_application, make_server
 from nmtalign.serving.served_models import ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig
@@ -275,8 +275,10 @@ def test_a_word_aligner_aligns_beside_a_model_that_translates(aligner, english):
         assert client.ask("translate", {"q": "a fox", "source": "en", "target": "fr"})[0] == 200
         found = client.ask("align", {"source": "a red boat", "target": "un bateau rouge"})[1]
         assert found["links"] == [[0, 0], [2, 1], [1, 2]]
-    directions = ServedModels([Translator.load(english)], AlignConfig(), [load_aligner(aligner)]).directions()
-    assert directions == ["en-fr"]
+    served = ServedModels([Translator.load(english)], AlignConfig(), [load_aligner(aligner)])
+    assert served.directions() == ["en-fr"]
+    with pytest.raises(InputError, match="no model translates en-de"):
+        served.aligner("en", "de")
     with pytest.raises(UsageError, match="give one word aligner per direction"):
         ServedModels([], AlignConfig(), [load_aligner(aligner)] * 2)
     with pytest.raises(UsageError, match="there is no model to serve"):
@@ -370,6 +372,7 @@ def test_html_is_translated_with_its_tags(client, english, tmp_path):
         ("translate/json?threads=9", b'{"text": "a"}', "unknown setting 'threads'"),
         ("translate/json?precision=int8", b'{"text": "a"}', "unknown setting 'precision'"),
         ("translate/json?sample=true", b'{"text": "a", "phrases": ["b"]}', "a sample cannot be made to contain"),
+        ("align?precision=bf16", b'{"source": "a", "target": "b"}', "unknown setting 'precision'"),
         ("align?reading=nonsense", b'{"source": "a", "target": "b"}', "must be one of"),
     ],
 )

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from nmtalign.errors import UsageError
+from nmtalign.text import languages
 from nmtalign.text.languages import has_no_spaces, is_unspaced, language_code, language_name, suffix_language
 
 
@@ -43,6 +44,10 @@ def test_what_cannot_be_a_language_is_refused(name):
 )
 def test_the_language_in_a_file_name(names, language):
     assert {suffix_language(Path("some.fr") / name) for name in names.split()} == {language}
+
+
+def test_both_languages_in_a_file_name():
+    assert [languages.languages_in(Path(f"a.en-{code}.tsv")) for code in ("fr", "qq")] == [("en", "fr"), ("", "")]
 
 
 def test_the_name_of_a_language():

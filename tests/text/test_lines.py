@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.text.lines import LONGEST_LINE, bare_name, decode_line, read_lines, read_pairs, reading
+from nmtalign.text.lines import LONGEST_LINE, bare_name, decode_line, is_stream, read_lines, read_pairs, reading
 
 Pack = Callable[[bytes], bytes]
 PACKS: list[Pack] = [bytes, gzip.compress, bz2.compress, lzma.compress, zstandard.compress]
@@ -230,6 +230,13 @@ def test_reading_closes_what_it_opened(tmp_path: Path) -> None:
         assert stream.read() == b"one\n"
     after = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0  # noqa: PTH208
     assert after == before
+
+
+def test_pairs(tmp_path: Path) -> None:
+    source = write(tmp_path / "a.en", b"one\ntwo")
+    target = write(tmp_path / "a.fr", b"un\ndeux\n")
+    assert list(read_pairs(source, target)) == [("one", "un"), ("two", "deux")]
+    assert [is_stream(path) for path in (source, tmp_path / "none", Path("/dev/null"))] == [False, False, True]
 
 
 @pytest.mark.parametrize("short_first", [True, False])

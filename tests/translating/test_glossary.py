@@ -171,8 +171,8 @@ def test_capitals_of_a_phrase():
 
 
 def test_words_of_tokenised_text_are_the_parts_between_spaces(tmp_path):
-    found = glossary(tmp_path, "▁fox\t▁renard\na b\tx\n", tokenized=True)
-    assert targets_of(found, "▁the ▁fox es ▁Fox a b a-b") == ["▁renard", "▁renard", "x"]
+    found = glossary(tmp_path, "▁fox\t▁renard\na b\tx\nc,\ty\n", tokenized=True)
+    assert targets_of(found, "▁the ▁fox es ▁Fox a b a-b c , c,") == ["▁renard", "▁renard", "x", "y"]
 
 
 @pytest.mark.parametrize(

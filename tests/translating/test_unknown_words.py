@@ -74,6 +74,10 @@ def test_each_unknown_is_replaced_by_what_it_is_aligned_with():
         ("the turkey", "la _", [1], "la dinde"),
         ("The iPhone", "_ !", [1], "iPhone !"),
         ("A B", "_ _", [0, 1], "Un B"),
+        ("London is", "_ est", [0], "Londres est"),
+        ("So A", "donc _", [1], "donc Un"),  # one capital is no word in capitals
+        ("A hedgehogs", "_ rouges", [1], "Hérissons rouges"),
+        ("red , Hedgehogs", "rouges , _", [2], "rouges , Hérissons"),
     ],
 )
 def test_case_is_kept(source, target, places, result):
