@@ -182,12 +182,13 @@ _FAULTS = (
 def _attempt(fault: Fault, command: Command, chance: random.Random) -> str:
     """Runs a command under a fault, at times twice; looks at what is left, and completes the work."""
     final = command.reference.files
+    codes = fault.codes | ({1} if command.name == "reproduce" else set())  # 1: an experiment failed
     with command.workspace.copy(*command.inputs) as folder:
         before = command.left(folder)
         for _ in range(1 + (chance.random() < 1 / 3)):
             process = command.start(folder, fault.apply(command, folder, chance))
             ended = process.end()
-            if problem := ended.fault(fault.codes):
+            if problem := ended.fault(codes):
                 return problem
             if process.has_survivors():
                 return "a process outlives the command"
