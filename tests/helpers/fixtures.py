@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import resource
 from types import SimpleNamespace
 
 import h5py
@@ -182,6 +181,7 @@ def blind_model(tmp_path_factory, random_model_directory):
 @pytest.fixture
 def small_disk():
     """No file can grow beyond a number of bytes in a block."""
+    resource = pytest.importorskip("resource")  # which Windows lacks
 
     @contextlib.contextmanager
     def limited(size):
