@@ -172,7 +172,7 @@ class Fault(NamedTuple):
     quick: Mapping[str, int]  # the same among the tests; other commands are not tried there
 
 
-_QUICK_KILLS = {"train": 4, "train, guided": 4, "prep over a corpus": 1, "translate --save-alignments": 1, "link": 1}
+_QUICK_KILLS = {"train": 10, "train, guided": 10, "prep over a corpus": 1, "translate --save-alignments": 1, "link": 1}
 _FAULTS = (
     Fault("kills", _kill, _KILLED, 200, _QUICK_KILLS),
     Fault("disks", _limit_files, {0, 5}, 60, {"prep": 1, "translate --save-alignments": 1}),

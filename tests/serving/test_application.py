@@ -545,7 +545,8 @@ def test_a_port_belongs_to_one_server_before_its_model_is_loaded(english):
     config = ServeConfig(port=0)
     with bind(config) as bound:
         port = bound.getsockname()[1]
-        with pytest.raises(ResourceError, match=f"port {port}: address already in use"):
+        told = rf"port {port}: address already in use; give another --port \(0 chooses a free one\) or --host$"
+        with pytest.raises(ResourceError, match=told):
             bind(ServeConfig(port=port))
         early = in_thread(lambda: Client(f"http://127.0.0.1:{port}/").ask("health")[0])
         models = ServedModels([Translator.load(english)], AlignConfig())

@@ -6,7 +6,7 @@ import pytest
 
 from nmtalign.errors import UsageError
 from nmtalign.settings.definition import Workspace, load_workspace, resolve, seconds
-from nmtalign.settings.presets import budget_of, fitted_to_corpus, preset
+from nmtalign.settings.presets import AUTO, PRESETS, budget_of, fitted_to_corpus, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.budget import count_words, training_layers
 
@@ -168,3 +168,11 @@ def test_the_fit_lies_between_the_preset_and_what_the_user_gives(reversal):
     for data in (reversal.folder, reversal.folder / "corpus.h5"):
         assert training_layers("tiny", (layer,), data) == (("preset tiny", preset("tiny")), fitted, layer)
     assert training_layers("tiny", (layer,), reversal.folder / "none") == (("preset tiny", preset("tiny")), layer)
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if "epochs" in preset(name) and name != AUTO])
+def test_every_size_of_corpus_has_settings(name):
+    for words in (1, 10**5, 5 * 10**5, 10**6, 10**7 + 1, 10**8, 10**10):
+        epochs = {**preset(name), **fitted_to_corpus(name, words)}["epochs"]
+        assert 3 <= epochs <= 200
+        assert epochs == 3 or epochs * words <= 1.1e8
