@@ -248,17 +248,16 @@ class CellPass(ABC):
     With two gates, a new state is between the old one and a candidate.
     """
 
-    def __init__(
-        self, initial: Tensor, weights: Sequence[Tensor], skip: Tensor | None, steps: int, differentiate: bool
-    ) -> None:
+    keeps: tuple[int, float]  # the block of the gate that can keep a state, and the input with which it does
+
+    def __init__(self, initial: Tensor, weights: Sequence[Tensor], steps: int, differentiate: bool) -> None:
         """initial (*D, B, n) is the first state; `weights` are those of `GatedCell.recurrent`.
 
-        skip (U, *D, B, 1) is True where a step leaves the state as it was; None = nowhere. With `differentiate` the
-        buffers keep the inputs of `backward`.
+        With `differentiate` the buffers keep the inputs of `backward`.
         """
         # Contiguous, because a product that is batched over the directions would copy them at every step.
         self.gates_weight, self.candidate_weight = (weight.contiguous() for weight in weights[:2])
-        self.size, self.steps, self.skip, self.dtype = initial.shape[-1], steps, skip, weights[0].dtype
+        self.size, self.steps, self.dtype = initial.shape[-1], steps, weights[0].dtype
         self._kept_steps = steps if differentiate else 1
         self._initial = initial
         self.states = Steps(steps + 1, initial, initial.shape, initial.dtype)
@@ -270,6 +269,14 @@ class CellPass(ABC):
         self.gates = self._buffer(2 * self.size, initial.dtype)
         self.candidates = self._buffer(self.size, initial.dtype)
         self.allocate(weights)
+
+    @classmethod
+    def keeping(cls, inputs: Tensor, skip: Tensor) -> Tensor:
+        """The inputs (U, *D, B, 3n), with those of a gate that keep the state where skip (U, *D, B, 1) is True."""
+        block, value = cls.keeps
+        inputs = inputs.clone()
+        inputs.chunk(3, -1)[block].masked_fill_(skip, value)
+        return inputs
 
     @abstractmethod
     def allocate(self, weights: Sequence[Tensor]) -> None:
@@ -297,10 +304,9 @@ class CellPass(ABC):
         """Room for every step, or for one step if there is no backward pass."""
         return Steps(self._kept_steps, self._initial, (*self._initial.shape[:-1], size), dtype)
 
-    def _next(self, step: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """(state `step` + 1, the same in the dtype of the products if that is another, the rows to skip)."""
-        row = None if self.rows is self.states else self.rows[step + 1]
-        return self.states[step + 1], row, None if self.skip is None else self.skip[step]
+    def _next(self, step: int) -> tuple[Tensor, Tensor | None]:
+        """State `step` + 1, and the same in the dtype of the products if that is another."""
+        return self.states[step + 1], None if self.rows is self.states else self.rows[step + 1]
 
 
 @fused
@@ -318,13 +324,9 @@ def _paper_state(
     candidate: Tensor,
     new: Tensor,
     row: Tensor | None,
-    skip: Tensor | None,
 ) -> None:
     candidate.copy_(sums if addend is None else sums + addend).tanh_()
-    update = gates.chunk(2, -1)[0]
-    if skip is not None:
-        update.masked_fill_(skip, 0)
-    torch.lerp(state, candidate, update, out=new)
+    torch.lerp(state, candidate, gates.chunk(2, -1)[0], out=new)
     if row is not None:
         row.copy_(new)
 
@@ -353,6 +355,8 @@ def _paper_gates_gradient(
 
 class PaperCellPass(CellPass):
     """The paper's hidden unit: `gates` contains z and r, `products` contains r * state, the input of the candidate."""
+
+    keeps = 0, -torch.inf
 
     def allocate(self, weights: Sequence[Tensor]) -> None:
         self.products = self._buffer(self.size, self.dtype)
@@ -393,14 +397,11 @@ def _cudnn_state(
     candidate: Tensor,
     new: Tensor,
     row: Tensor | None,
-    skip: Tensor | None,
 ) -> None:
     gates.copy_(gate_sums if gate_inputs is None else gate_sums + gate_inputs).sigmoid_()
     hidden.copy_(hidden_sums if bias is None else hidden_sums + bias)
     reset, keep = gates.chunk(2, -1)
     candidate.copy_(candidate_inputs).addcmul_(reset, hidden).tanh_()
-    if skip is not None:
-        keep.masked_fill_(skip, 1)
     torch.lerp(candidate, state, keep, out=new)
     if row is not None:
         row.copy_(new)
@@ -432,6 +433,8 @@ def _cudnn_gradient(
 class CudnnCellPass(CellPass):
     """PyTorch's GRU: `gates` contains r and z, `hidden` is U s + b_U, which the reset gate multiplies."""
 
+    keeps = 1, torch.inf
+
     def allocate(self, weights: Sequence[Tensor]) -> None:
         self.hidden = self._buffer(self.size, self._initial.dtype)
         self._bias = weights[2][..., None, :].to(self.dtype).expand_as(self.rows[0])
@@ -439,11 +442,10 @@ class CudnnCellPass(CellPass):
     def forward(self, step: int, inputs: Tensor) -> None:
         """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
-        state, row, buffers = self.states[step], self.rows[step], (self.gates[step], self.hidden[step])
-        gates = split_product(row, self.gates_weight, gate_inputs)
-        hidden = split_product(row, self.candidate_weight, self._bias)
-        new, new_row, skip = self._next(step)
-        _cudnn_state(*gates, *hidden, candidate_inputs, state, *buffers, self.candidates[step], new, new_row, skip)
+        gates = split_product(self.rows[step], self.gates_weight, gate_inputs)
+        hidden = split_product(self.rows[step], self.candidate_weight, self._bias)
+        buffers = self.gates[step], self.hidden[step], self.candidates[step]
+        _cudnn_state(*gates, *hidden, candidate_inputs, self.states[step], *buffers, *self._next(step))
 
     def start_backward(self) -> None:
         super().start_backward()
@@ -478,7 +480,8 @@ class _Unroll(torch.autograd.Function):
         *weights: Tensor,
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        cells = ctx.cells = pass_class(initial, weights, skip, len(inputs), differentiate)
+        cells = ctx.cells = pass_class(initial, weights, len(inputs), differentiate)
+        inputs = inputs if skip is None else pass_class.keeping(inputs, skip)
         for step, step_inputs in enumerate(inputs):
             check_wanted()
             cells.forward(step, step_inputs)

@@ -399,7 +399,7 @@ class _Decode(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         steps, ctx.context_weight = len(inputs) + 1, context_weight
-        cells = ctx.cells = pass_class(initial, weights, None, len(inputs), differentiate)
+        cells = ctx.cells = pass_class(initial, weights, len(inputs), differentiate)
         attends = FusedAdditivePass if keys.is_cuda else AdditivePass
         attention = ctx.attention = attends(keys, values, padding, query_weight, vector, steps, differentiate)
         for step in range(steps):
