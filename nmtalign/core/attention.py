@@ -363,21 +363,19 @@ def _fused_weights(keys: Tensor, query: Tensor, vector: Tensor, padding: Tensor 
 
 
 @fused
-def _fused_query_gradient(
-    keys: Tensor,
-    query: Tensor,
-    vector: Tensor,
-    weights: Tensor,
-    total: Tensor,
-    d_energies: Tensor,
-    d_vectors: Tensor,
-    d_query: Tensor,
-) -> None:
+def _fused_energy_gradient(weights: Tensor, total: Tensor, d_energies: Tensor) -> None:
     d_energies.copy_(weights * (total - (weights * total).sum(-1, keepdim=True)))
-    hidden = _fused_tanh(keys, query[:, None], weights.dtype)
+
+
+@fused
+def _fused_query_gradient(
+    keys: Tensor, query: Tensor, vector: Tensor, d_energies: Tensor, d_vectors: Tensor, d_query: Tensor
+) -> None:
+    """One kernel. With more than four tensors to read, the compiler would write the terms to memory, (B, Tx, n')."""
+    hidden = _fused_tanh(keys, query[:, None], d_energies.dtype)
     terms = d_energies[..., None] * hidden
     d_vectors.add_(terms.sum(1))
-    d_query.copy_((terms * hidden).sum(1) * -vector.to(weights.dtype))
+    d_query.copy_((terms * hidden).sum(1) * -vector.to(terms.dtype))
 
 
 @fused
@@ -403,8 +401,9 @@ class FusedAdditivePass(AdditivePass):
     def backward(self, step: int, d_weights: Tensor | None) -> Tensor:
         total = _dots(self.d_contexts[step], self.values)
         total = total if d_weights is None else total + d_weights
+        _fused_energy_gradient(self.weights[step], total, self._d_energies[step])
         gradients = self._d_energies[step], self._d_vectors, self._d_queries[step]
-        _fused_query_gradient(self.keys, self.queries[step], self.vector, self.weights[step], total, *gradients)
+        _fused_query_gradient(self.keys, self.queries[step], self.vector, *gradients)
         return self._d_queries[step] @ self.query_weight
 
     def gradients(self, rows: Tensor) -> tuple[Tensor, ...]:

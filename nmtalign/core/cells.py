@@ -266,17 +266,8 @@ class CellPass(ABC):
         if self.dtype != initial.dtype:
             self.rows = Steps(steps + 1, initial, initial.shape, self.dtype)
             self.rows[0].copy_(initial)
-        self.gates = self._buffer(2 * self.size, initial.dtype)
-        self.candidates = self._buffer(self.size, initial.dtype)
+        self.updates, self.resets, self.candidates = (self._buffer(self.size, initial.dtype) for _ in range(3))
         self.allocate(weights)
-
-    @classmethod
-    def keeping(cls, inputs: Tensor, skip: Tensor) -> Tensor:
-        """The inputs (U, *D, B, 3n), with those of a gate that keep the state where skip (U, *D, B, 1) is True."""
-        block, value = cls.keeps
-        inputs = inputs.clone()
-        inputs.chunk(3, -1)[block].masked_fill_(skip, value)
-        return inputs
 
     @abstractmethod
     def allocate(self, weights: Sequence[Tensor]) -> None:
@@ -310,43 +301,53 @@ class CellPass(ABC):
 
 
 @fused
-def _paper_gates(sums: Tensor, addend: Tensor | None, state: Tensor, gates: Tensor, products: Tensor) -> None:
-    gates.copy_(sums if addend is None else sums + addend).sigmoid_()
-    torch.mul(gates.chunk(2, -1)[1], state, out=products)
+def _paper_products(sums: Tensor, addend: Tensor | None, state: Tensor, reset: Tensor, products: Tensor) -> None:
+    reset.copy_((sums if addend is None else sums + addend).chunk(2, -1)[1]).sigmoid_()
+    torch.mul(reset, state, out=products)
 
 
 @fused
 def _paper_state(
+    gate_sums: Tensor,
+    gate_addend: Tensor | None,
     sums: Tensor,
     addend: Tensor | None,
-    gates: Tensor,
     state: Tensor,
+    update: Tensor,
     candidate: Tensor,
     new: Tensor,
     row: Tensor | None,
 ) -> None:
+    update.copy_((gate_sums if gate_addend is None else gate_sums + gate_addend).chunk(2, -1)[0]).sigmoid_()
     candidate.copy_(sums if addend is None else sums + addend).tanh_()
-    torch.lerp(state, candidate, gates.chunk(2, -1)[0], out=new)
+    torch.lerp(state, candidate, update, out=new)
     if row is not None:
         row.copy_(new)
 
 
 @fused
 def _paper_candidate_gradient(
-    d_state: Tensor, parts: list[Tensor], gates: Tensor, candidate: Tensor, d_candidate: Tensor
+    d_state: Tensor, parts: list[Tensor], update: Tensor, candidate: Tensor, d_candidate: Tensor
 ) -> Tensor:
     for part in parts:
         d_state.add_(part)
-    taken = d_state * gates.chunk(2, -1)[0]
+    taken = d_state * update
     d_candidate.copy_(_one_minus_square(candidate).mul_(taken))
     return taken
 
 
 @fused
 def _paper_gates_gradient(
-    d_product: Tensor, taken: Tensor, d_state: Tensor, state: Tensor, candidate: Tensor, gates: Tensor, d_gates: Tensor
+    d_product: Tensor,
+    taken: Tensor,
+    d_state: Tensor,
+    state: Tensor,
+    candidate: Tensor,
+    update: Tensor,
+    reset: Tensor,
+    d_gates: Tensor,
 ) -> None:
-    (update, reset), (d_update, d_reset) = gates.chunk(2, -1), d_gates.chunk(2, -1)
+    d_update, d_reset = d_gates.chunk(2, -1)
     d_product = d_product.to(state.dtype).mul_(reset)
     d_update.copy_(_through_sigmoid((candidate - state).mul_(taken), update))
     d_reset.copy_(_through_sigmoid(d_product * state, reset))
@@ -354,7 +355,7 @@ def _paper_gates_gradient(
 
 
 class PaperCellPass(CellPass):
-    """The paper's hidden unit: `gates` contains z and r, `products` contains r * state, the input of the candidate."""
+    """The paper's hidden unit; `products` contains r * state, the input of the candidate."""
 
     keeps = 0, -torch.inf
 
@@ -364,18 +365,19 @@ class PaperCellPass(CellPass):
     def forward(self, step: int, inputs: Tensor) -> None:
         """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
-        state, gates, products = self.states[step], self.gates[step], self.products[step]
-        _paper_gates(*split_product(self.rows[step], self.gates_weight, gate_inputs), state, gates, products)
-        sums, addend = split_product(products, self.candidate_weight, candidate_inputs)
-        _paper_state(sums, addend, gates, state, self.candidates[step], *self._next(step))
+        state, products = self.states[step], self.products[step]
+        gates = split_product(self.rows[step], self.gates_weight, gate_inputs)
+        _paper_products(*gates, state, self.resets[step], products)
+        candidate = split_product(products, self.candidate_weight, candidate_inputs)
+        _paper_state(*gates, *candidate, state, self.updates[step], self.candidates[step], *self._next(step))
 
     def backward(self, step: int, d_state: Tensor, parts: list[Tensor]) -> list[Tensor]:
         """With d the gradient of s_new: d_candidate = d z (1 - candidate^2), d_z = d (candidate - s) z (1 - z)."""
-        state, candidate, gates = self.states[step], self.candidates[step], self.gates[step]
+        state, candidate, update, reset = (x[step] for x in (self.states, self.candidates, self.updates, self.resets))
         d_gates, d_candidate = self.d_inputs[step].split([2 * self.size, self.size], -1)
-        taken = _paper_candidate_gradient(d_state, parts, gates, candidate, d_candidate)
+        taken = _paper_candidate_gradient(d_state, parts, update, candidate, d_candidate)
         d_product = d_candidate @ self.candidate_weight
-        _paper_gates_gradient(d_product, taken, d_state, state, candidate, gates, d_gates)
+        _paper_gates_gradient(d_product, taken, d_state, state, candidate, update, reset, d_gates)
         return add_product(d_state, d_gates, self.gates_weight)
 
     def d_weights(self) -> tuple[Tensor, ...]:
@@ -392,15 +394,17 @@ def _cudnn_state(
     bias: Tensor | None,
     candidate_inputs: Tensor,
     state: Tensor,
-    gates: Tensor,
+    keep: Tensor,
+    reset: Tensor,
     hidden: Tensor,
     candidate: Tensor,
     new: Tensor,
     row: Tensor | None,
 ) -> None:
-    gates.copy_(gate_sums if gate_inputs is None else gate_sums + gate_inputs).sigmoid_()
+    sums = gate_sums if gate_inputs is None else gate_sums + gate_inputs
+    for gate, part in zip((reset, keep), sums.chunk(2, -1), strict=True):
+        gate.copy_(part).sigmoid_()
     hidden.copy_(hidden_sums if bias is None else hidden_sums + bias)
-    reset, keep = gates.chunk(2, -1)
     candidate.copy_(candidate_inputs).addcmul_(reset, hidden).tanh_()
     torch.lerp(candidate, state, keep, out=new)
     if row is not None:
@@ -414,11 +418,12 @@ def _cudnn_gradient(
     state: Tensor,
     candidate: Tensor,
     hidden: Tensor,
-    gates: Tensor,
+    keep: Tensor,
+    reset: Tensor,
     d_inputs: Tensor,
     d_hidden: Tensor,
 ) -> None:
-    (reset, keep), (d_reset, d_keep, d_candidate) = gates.chunk(2, -1), d_inputs.chunk(3, -1)
+    d_reset, d_keep, d_candidate = d_inputs.chunk(3, -1)
     for part in parts:
         d_state.add_(part)
     kept = d_state * keep
@@ -431,7 +436,7 @@ def _cudnn_gradient(
 
 
 class CudnnCellPass(CellPass):
-    """PyTorch's GRU: `gates` contains r and z, `hidden` is U s + b_U, which the reset gate multiplies."""
+    """PyTorch's GRU; `hidden` contains U s + b_U, which the reset gate multiplies."""
 
     keeps = 1, torch.inf
 
@@ -444,7 +449,7 @@ class CudnnCellPass(CellPass):
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
         gates = split_product(self.rows[step], self.gates_weight, gate_inputs)
         hidden = split_product(self.rows[step], self.candidate_weight, self._bias)
-        buffers = self.gates[step], self.hidden[step], self.candidates[step]
+        buffers = self.updates[step], self.resets[step], self.hidden[step], self.candidates[step]
         _cudnn_state(*gates, *hidden, candidate_inputs, self.states[step], *buffers, *self._next(step))
 
     def start_backward(self) -> None:
@@ -453,9 +458,9 @@ class CudnnCellPass(CellPass):
 
     def backward(self, step: int, d_state: Tensor, parts: list[Tensor]) -> list[Tensor]:
         """With d the gradient of s_new: d_new = d (1 - z) (1 - new^2), d_z = d (s - new) z (1 - z), d_r likewise."""
-        state, candidate, hidden, gates = self.states[step], self.candidates[step], self.hidden[step], self.gates[step]
-        d_inputs, d_hidden = self.d_inputs[step], self.d_hidden[step]
-        _cudnn_gradient(d_state, parts, state, candidate, hidden, gates, d_inputs, d_hidden)
+        state, candidate, hidden = self.states[step], self.candidates[step], self.hidden[step]
+        gates, d_inputs, d_hidden = (self.updates[step], self.resets[step]), self.d_inputs[step], self.d_hidden[step]
+        _cudnn_gradient(d_state, parts, state, candidate, hidden, *gates, d_inputs, d_hidden)
         parts = add_product(d_state, d_inputs[..., : 2 * self.size], self.gates_weight)
         return parts + add_product(d_state, d_hidden, self.candidate_weight)
 
@@ -481,7 +486,9 @@ class _Unroll(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         cells = ctx.cells = pass_class(initial, weights, len(inputs), differentiate)
-        inputs = inputs if skip is None else pass_class.keeping(inputs, skip)
+        if skip is not None:  # for all steps at once
+            inputs, (block, value) = inputs.clone(), pass_class.keeps
+            inputs.chunk(3, -1)[block].masked_fill_(skip, value)
         for step, step_inputs in enumerate(inputs):
             check_wanted()
             cells.forward(step, step_inputs)

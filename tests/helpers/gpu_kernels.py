@@ -25,6 +25,7 @@ def interpreted(monkeypatch):
 
     The programs of a launch would run at once, so that none may read or write a number that another one writes.
     """
+    from torch._inductor import ir, scheduler
     from torch._inductor.runtime import triton_helpers, triton_heuristics
     from triton import language
     from triton.runtime import driver, interpreter
@@ -63,6 +64,10 @@ def interpreted(monkeypatch):
     for name in ("exp", "tanh"):  # of CUDA's library
         monkeypatch.setattr(triton_helpers.libdevice, name, elementwise(getattr(np, name)))
     monkeypatch.setattr(triton_heuristics.CachingAutotuner, "run", launch)
+    # What the compiler joins depends on the kind of device.
+    monkeypatch.setattr(ir, "is_cpu", lambda _: False)
+    monkeypatch.setattr(scheduler.BaseSchedulerNode, "is_cpu", lambda _: False)
+    monkeypatch.setattr(scheduler.BaseSchedulerNode, "is_gpu", lambda _: True)
     driver.set_active(_Hopper())
     with torch._inductor.config.patch(cpu_backend="triton", compile_threads=1, fx_graph_cache=False):
         yield launches
