@@ -487,7 +487,8 @@ class _Unroll(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         cells = ctx.cells = pass_class(initial, weights, len(inputs), differentiate)
         if skip is not None:  # for all steps at once
-            inputs, (block, value) = inputs.clone(), pass_class.keeps
+            block, value = pass_class.keeps
+            inputs = inputs.clone()
             inputs.chunk(3, -1)[block].masked_fill_(skip, value)
         for step, step_inputs in enumerate(inputs):
             check_wanted()
