@@ -235,12 +235,12 @@ def blocks(parts: Iterable[tuple[In, int]], most: int) -> Iterator[list[In]]:
 def in_order(function: Callable[[In], Out], items: Iterable[In], threads: int, ahead: int = 3) -> Iterator[Out]:
     """Yields the results in order, computed by threads each of which is `ahead` results ahead."""
     rest = iter(items)
-    with ThreadPoolExecutor(threads, "align") as pool:
+    pool = ThreadPoolExecutor(threads, "align")
+    try:
         coming = deque(pool.submit(function, item) for item in islice(rest, ahead * threads))
-        try:
-            while coming:
-                done = coming.popleft().result()
-                coming.extend(pool.submit(function, item) for item in islice(rest, 1))
-                yield done
-        finally:
-            pool.shutdown(cancel_futures=True)
+        while coming:
+            done = coming.popleft().result()
+            coming.extend(pool.submit(function, item) for item in islice(rest, 1))
+            yield done
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # as in `load_batches`

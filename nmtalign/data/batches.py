@@ -75,8 +75,11 @@ def load_batches(
     """Yields the planned batches in order; a thread reads and pads the next `AHEAD` batches.
 
     Each of the `additions` changes each batch, for example adds its guide. `pin` puts the batches into pinned memory,
-    for a CUDA device. The thread starts with the request for the first batch. It has ended when the last batch is
-    taken, or when the iterator is closed or deleted before. An error is raised in the place of its batch.
+    for a CUDA device. The thread starts with the request for the first batch. It ends when the last batch is taken, or
+    when the iterator is closed or deleted before. An error is raised in the place of its batch.
+
+    Closing does not wait for the thread: the garbage collector may close the iterator while it holds a lock that the
+    end of a thread needs.
     """
 
     def read(indices: Indices) -> Batch:
@@ -93,15 +96,15 @@ def load_batches(
     # Each thread has its own device; pinning would initialise device 0.
     start = partial(torch.cuda.set_device, torch.cuda.current_device()) if pin else None
     rest = iter(plan)
-    with ThreadPoolExecutor(1, "prefetch", start) as pool:
+    pool = ThreadPoolExecutor(1, "prefetch", start)
+    try:
         coming = deque(pool.submit(read, indices) for indices in islice(rest, AHEAD))
-        try:
-            while coming:
-                batch = coming.popleft().result()
-                coming.extend(pool.submit(read, indices) for indices in islice(rest, 1))
-                yield batch
-        finally:
-            pool.shutdown(cancel_futures=True)
+        while coming:
+            batch = coming.popleft().result()
+            coming.extend(pool.submit(read, indices) for indices in islice(rest, 1))
+            yield batch
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 class CopyIds:

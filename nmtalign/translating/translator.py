@@ -653,7 +653,7 @@ class _ThreadCount:
     """PyTorch's number of threads, a setting of the complete process: 1 while batches are searched in parallel."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may close `in_batches`, which calls `add`, meanwhile
         self._users = self._configured = 0
 
     def configured(self) -> int:

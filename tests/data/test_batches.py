@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmtalign.alignment.links import in_order
 from nmtalign.core.model import make_batch, make_source
 from nmtalign.data.batches import AHEAD, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Split, SplitSide
@@ -132,8 +133,15 @@ def test_batches_gathered_at_once_are_those_of_single_pairs(dtype):
         assert type(batch.source_words) is int
 
 
-def prefetching():
-    return [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]
+def working():
+    return [thread for thread in threading.enumerate() if thread.name.startswith(("prefetch", "align"))]
+
+
+def ended():
+    """Waits for threads that end; whether all have."""
+    for thread in working():
+        thread.join(60)
+    return not working()
 
 
 class Watched(Sequence):
@@ -157,15 +165,15 @@ class Watched(Sequence):
 def test_batches_are_read_while_one_is_in_use_and_at_most_eight_ahead():
     plan = Watched(100)
     stream = load_batches(flat_corpus(10), plan)
-    assert not prefetching()  # before the first batch is requested
+    assert ended()  # before the first batch is requested
     next(stream)
     assert plan.enough.wait(60)  # these were not requested
     for taken in range(2, 20):
         next(stream)
         assert plan.read <= taken + AHEAD
-    assert len(prefetching()) == 1
+    assert len(working()) == 1
     assert len(list(stream)) == 100 - 19
-    assert not prefetching()
+    assert ended()
 
 
 def test_a_damaged_pair_is_an_error_of_the_consumer_and_no_thread_stays():
@@ -174,7 +182,7 @@ def test_a_damaged_pair_is_an_error_of_the_consumer_and_no_thread_stays():
     assert len(next(stream).source) == 1
     with pytest.raises(IndexError):
         next(stream)
-    assert not prefetching()
+    assert ended()
     with pytest.raises(StopIteration):
         next(stream)
 
@@ -188,7 +196,25 @@ def test_closing_or_leaving_early_ends_the_thread(error):
                 raise error
             break
     stream.close()
-    assert not prefetching()
+    assert ended()
+
+
+@pytest.mark.parametrize(
+    "read_ahead",
+    [
+        lambda work: load_batches(flat_corpus(10), Watched(10), additions=[work]),
+        lambda work: in_order(work, range(10), 1),
+    ],
+)
+def test_closing_does_not_wait_for_a_thread_that_works(read_ahead):
+    """The garbage collector may close an iterator in a thread that holds a lock without which no other thread ends."""
+    may_work = threading.Semaphore(1)
+    stream = read_ahead(lambda batch: (may_work.acquire(timeout=60), batch)[1])
+    next(stream)
+    stream.close()
+    assert working()
+    may_work.release()
+    assert ended()
 
 
 def test_batches_are_pinned_in_the_thread_for_the_device_of_who_asks(monkeypatch):
