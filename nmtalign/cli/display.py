@@ -205,7 +205,7 @@ def describe(event: events.Event) -> str:
             figures = f"dev loss {event.loss:.3f}  dev ppl {_short(event.perplexity)}{bleu}"
             return f"update {event.update:,}  {figures}  {_verdict(event)}".rstrip()
         case events.Damaged():
-            return f"{event.problem}; resuming from the checkpoint before it, update {event.update}"
+            return event.problem
         case events.Noticed():
             return event.text
         case events.Skipped():

@@ -12,7 +12,7 @@ import math
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ class Checkpoint:
     path: Path
     position: Position
     fingerprint: str  # of the run that wrote it
-    damage: str = ""  # the defect of a newer one, which cannot be used
+    damage: str = ""  # the defect of a newer one or of the best weights, and what follows from it
 
 
 def fingerprint_of(
@@ -219,6 +219,7 @@ def _other_words(folder: Path, corpus: Corpus) -> Iterator[tuple[str, Vocabulary
 def find_checkpoint(folder: Path) -> Checkpoint | None:
     """The newest complete checkpoint in a folder, with its checksum verified; None if there has never been one.
 
+    If the best weights are missing or damaged, the position is before its validation, and no other has been made.
     Raises FormatError if all checkpoints are damaged.
     """
     wrong = list[str]()
@@ -226,11 +227,21 @@ def find_checkpoint(folder: Path) -> Checkpoint | None:
         try:
             _, metadata = model_directory.map_arrays(path)
             position = resolve(Position, (str(path), files.parse_json(metadata["position"])))
-            return Checkpoint(path, position, metadata.get("fingerprint", ""), "; ".join(wrong))
         except FormatError as error:
             wrong.append(str(error))
         except (AttributeError, KeyError, UsageError, ValueError):
             wrong.append(f"{path}: not a checkpoint of a training")
+        else:
+            if wrong:
+                wrong.append(f"resuming from the checkpoint before it, update {position.update}")
+            if position.validated >= 0:
+                try:
+                    model_directory.map_arrays(folder / model_directory.BEST)
+                except FormatError as error:
+                    wrong.append(f"{error}; the best weights are chosen anew, from update {position.update} on")
+                    position = replace(position, validation_due=True, finished=None, best_update=-1, since_best=0)
+                    position.best_loss = position.best_bleu = None
+            return Checkpoint(path, position, metadata.get("fingerprint", ""), "; ".join(wrong))
     if wrong:
         rescue = f"to keep the best weights, give --init-from {folder} and another folder with -o"
         raise FormatError(f"{'; '.join(wrong)}; no checkpoint is complete: {rescue}; or train anew with --force")

@@ -112,9 +112,9 @@ class Saved(Event):
 
 @dataclass(frozen=True)
 class Damaged(Event):
-    """The newest checkpoint cannot be used, and training resumes from the one before it."""
+    """The newest checkpoint, or the best weights, cannot be used."""
 
-    problem: str  # which file, and what is wrong with it
+    problem: str  # which file, what is wrong with it, and what follows
 
 
 @dataclass(frozen=True)

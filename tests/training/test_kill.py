@@ -104,6 +104,22 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(reversal, tmp_p
     assert both(folder) == whole
 
 
+def test_best_weights_that_are_damaged_are_said_and_chosen_anew(reversal, tmp_path):
+    again = command(reversal, tmp_path / "model", "--max-updates", 8)
+    run(tmp_path, *again)
+    best = tmp_path / "model/best.safetensors"
+    whole = both(tmp_path / "model")
+    for damage, problem in ((best.unlink, "cannot be read"), (lambda: best.write_bytes(whole[1][:-9]), "damaged")):
+        damage()
+        resumed = run(tmp_path, *again, "--quiet")
+        assert (resumed.returncode, resumed.stderr.count("\n")) == (0, 1)
+        assert re.search(f"{best}: {problem}.*; the best weights are chosen anew, from update 8 on", resumed.stderr)
+        assert both(tmp_path / "model") == whole
+        events = [json.loads(line) for line in (tmp_path / "model/train.jsonl").read_text().splitlines()]
+        assert [event["update"] for event in events if event["event"] == "validated"] == [4, 8]
+    assert run(tmp_path, *again, "--quiet").stderr == ""
+
+
 def test_a_disk_that_refuses_ends_the_run_in_one_line(reversal, tmp_path):
     folder, whole = tmp_path / "limited", tmp_path / "whole"
     run(tmp_path, *command(reversal, folder, "--max-updates", 6))

@@ -60,6 +60,7 @@ def test_all_that_training_goes_on_from_comes_back(tmp_path, name):
     model, steps = made(name)
     updated(model, steps, 3)
     position = Position(update=3, epoch=1, batch=2, seconds=1.5, validated=3, best_loss=float("inf"), since_best=1)
+    save_weights(tmp_path / model_directory.BEST, model, 3, RUN)
     assert save_state(tmp_path, model, steps, position, RUN) == tmp_path / NEWEST
     other, others = made(name, seed=1)
     found = find_checkpoint(tmp_path)
