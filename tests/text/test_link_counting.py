@@ -1,5 +1,6 @@
 """Links that count words between spaces are told from links that count tokens, and converted."""
 
+import random
 import re
 
 import pytest
@@ -72,12 +73,21 @@ def test_the_counting_of_a_file_is_recognised_and_its_links_are_nearly_those_of_
     assert unconverted < 0.7 * right
 
 
+def test_few_links_a_third_of_which_are_wrong_count_alike(tmp_path):
+    chance = random.Random(1)
+    for whole in map(links_of, write_raw_links(tmp_path)):
+        for _ in range(50):
+            few = [[(i, j + (chance.random() < 0.3)) for i, j in links if chance.random() < 0.1] for links in whole]
+            check_alike("a", "b", zip(few, whole, strict=True))
+
+
 def test_files_that_count_differently_are_recognised_without_their_texts(tmp_path):
     by_tokens, by_words = map(links_of, write_raw_links(tmp_path))
     few = [[(i, j) for i, j in links if (i + j) % 3] for links in by_tokens]  # as of a cautious aligner
     check_alike("a", "b", zip(by_tokens, few, strict=True))
     check_alike("a", "b", zip(by_words, by_words, strict=True))
     check_alike("a", "b", zip(by_words[:5], by_tokens[:5], strict=True))  # too few to be sure
+    check_alike("a", "b", [([(0, 0)], [(0, 0), (1, 1), (2, 2)])] * 10)  # nothing later in the line
     for names, files in (("ab", (by_words, by_tokens)), ("ba", (by_tokens, by_words))):
         with pytest.raises(InputError, match="a: counts the words between spaces, and b counts tokens"):
             check_alike(*names, zip(*files, strict=True))
