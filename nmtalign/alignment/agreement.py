@@ -5,8 +5,8 @@ expectation-maximisation computes the posterior of every link in both models. Th
 of the link in both models, so that a link counts only where both directions see it. The first iterations are those of
 IBM Model 1, without positions and without agreement; they begin with what the spelling says.
 
-The counts from a pair are left out when this pair is aligned ("leaving one out"): rare words would otherwise confirm
-any link that they once got.
+The counts from a pair are left out when this pair is aligned again ("leaving one out"): rare words would otherwise
+confirm any link that they once got. What is learned has all counts.
 
 A "cell" is a source word together with a target word of its sentence pair. The probabilities of all different cells
 are in one table; a batch has the place in it (four bytes) of each of its cells.
