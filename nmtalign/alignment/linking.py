@@ -144,7 +144,11 @@ class LinkRun:
             shutil.rmtree(self._work, ignore_errors=True)
 
     def _is_learned(self) -> bool:
-        return all((self.folder / name).exists() for name in (files.ALIGNER, LEXICON))
+        """Returns whether what is learned is there; a damaged aligner is learned again."""
+        with contextlib.suppress(FormatError):
+            map_arrays(self.folder / files.ALIGNER)
+            return (self.folder / LEXICON).exists()
+        return False
 
     def _is_linked(self) -> bool:
         """Returns whether the file of the links has a line for each pair; a copy of it may be incomplete."""

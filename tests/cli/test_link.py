@@ -169,6 +169,9 @@ def test_a_run_that_is_interrupted_in_every_step_gives_the_same_links(texts, tmp
     assert run_link(texts, tmp_path / "made", learn_from=learn_from) == whole
     names = sorted(path.name for path in (tmp_path / "made").iterdir())
     assert names == ["aligner.safetensors", "lexicon.tsv", "link.json", "links.tsv"]
+    aligner = tmp_path / "made/aligner.safetensors"
+    aligner.write_bytes(aligner.read_bytes()[:-9])
+    assert run_link(texts, tmp_path / "made", learn_from=learn_from) == whole
 
 
 def test_an_interrupted_command_says_that_it_resumes(texts, here, monkeypatch):
