@@ -45,11 +45,13 @@ _TEXT_TAG = re.compile(f"({_TEXT_TAGS})")
 _IN_ADDRESS = r"[^\s<>\"()“”„«»\u3000-\u3030\uff01-\uff0f\uff1a-\uff20]"
 _LETTER = rf"[^\W{UNSPACED}]"
 _IN_NAME = rf"(?:{_LETTER}|-)"
+_CONVERSION = r"(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@]"
+_PRINTF = rf"%(?:\d+\$|\(\w+\))?[-#0+]*+\d*(?:\.\d+)?{_CONVERSION}"
 _PLACEHOLDER = re.compile(
     rf"(https?://(?:{_IN_ADDRESS}|\({_IN_ADDRESS}*\))+(?<![.,;:!?'’\]}}])"
     rf"|(?<!{_IN_NAME})(?<![.+])(?:{_IN_NAME}|[.+])+@{_IN_NAME}+(?:\.{_IN_NAME}+)+"
-    r"|\{\{[^{}]*\}\}|\{%[^{}]*%\}|[$%]?\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z_0-9]*|%%|%[A-Za-z_]\w*%"
-    r"|(?<!\d)%(?:\d+\$|\(\w+\))?[-#0+]*+\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@]"
+    r"|\{\{[^{}]*\}\}|\{%[^{}]*%\}|[$%]?\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z_0-9]*|%%"
+    rf"|%(?!{_CONVERSION}(?:%%|\w?{_PRINTF}))[A-Za-z_]\w*%|(?<!\d){_PRINTF}"  # %NAME%, but neither %d%% nor %dx%d
     r"|&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);)"
 )
 _LETTERS = rf"(?:_|[^\s\p{{P}}\p{{S}}\u2000-\u206f{UNSPACED}])+"

@@ -289,6 +289,7 @@ def test_a_run_of_one_character_takes_linear_time(markup, document, run):
 
 PLACEHOLDERS = ["{name}", "{0}", "{}", "{{x}}", "%s", "%1$d", "%(name)s", "%5.2f", "$VAR", "${var}", "%{x}", "%%"]
 PLACEHOLDERS += ["&nbsp;", "https://a.org/b?c=d#e", "https://a.org/b_(c)", "bob.x@example.org", "jürgen@müller.de"]
+PLACEHOLDERS += ["%VAR%", "%id%", "%USER_NAME%", "%name%%id%", "%s%s", "%ld%s", "%d%%", "%s%(name)s", "%s%s%5.2f%%"]
 
 
 @pytest.mark.parametrize("text", PLACEHOLDERS)
@@ -310,6 +311,8 @@ def test_a_placeholder_is_found_and_taken_out(text):
         ("参照：https://a.org/。犬です。", "参照：。犬です。"),
         ("详见（https://a.org/b）。谢谢", "详见（）。谢谢"),
         ("the “https://a.org” fox", "the “” fox"),
+        ("the %dx%d fox", "the x fox"),
+        ("%name%s fox", "s fox"),
     ],
 )
 def test_a_placeholder_ends_before_words_without_spaces_and_quotation_marks(text, bare):
@@ -318,7 +321,7 @@ def test_a_placeholder_ends_before_words_without_spaces_and_quotation_marks(text
 
 
 def test_words_are_no_placeholders():
-    (segment,) = segments("100% sure, 5%d'accord; A&B, $5 {not one} a@b", "html")
+    (segment,) = segments("100% sure, 5% of 20%, 5%d'accord; A&B, $5 {not one} a@b", "html")
     assert segment.keeps_placeholders("")
 
 
