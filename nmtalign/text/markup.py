@@ -159,9 +159,16 @@ class MarkedText:
         return not self._placeholders or self._placeholders == tuple(_PLACEHOLDER.findall(text))
 
     def without_placeholders(self) -> "MarkedText":
-        """The same segment with an empty mark for each placeholder."""
-        tokens = (_split(token, _PLACEHOLDER, self._encode) for token in self._tokens)
-        return MarkedText([part for parts in tokens for part in parts], self._encode)
+        """The same segment with an empty mark for each placeholder that has no tag inside; itself if there is none."""
+        tokens = [part for token in self._tokens for part in _split(token, _PLACEHOLDER, self._encode)]
+        return MarkedText(tokens, self._encode) if len(tokens) > len(self._tokens) else self
+
+    def has_words(self) -> bool:
+        """Whether there is something to translate, and still is when the placeholders have been taken out."""
+        if not is_word(_PLACEHOLDER.sub("", self.text)):
+            return False
+        bare = self.without_placeholders()
+        return bare is self or bare.has_words()  # in `%sa@b.org`, the address is one without the placeholder before it
 
     def put_back(self, text: str, ranges: Sequence[tuple[int, int]]) -> str:
         """A translation with the marks, of which each encloses these units of the translation."""
@@ -324,8 +331,7 @@ def read_markup(data: bytes, markup: Markup, languages: tuple[str, str] = ("", "
             size += len(part.text)
             if part.kind == "break" or size > _LONGEST:
                 segment = MarkedText([piece for each in own for piece in _split(each, _TEXT_TAG, encode)], encode)
-                translated = is_word(_PLACEHOLDER.sub("", segment.text))
-                parts.append(segment if translated else "".join(each.raw for each in own))
+                parts.append(segment if segment.has_words() else "".join(each.raw for each in own))
                 own, size = [], len(part.text)
             if part.kind == "break":
                 parts.append(part.raw)

@@ -327,6 +327,8 @@ def test_words_are_no_placeholders():
 
 def test_only_placeholders_are_not_translated():
     assert texts("<p>{a}: %s <b>%d</b></p><p>42</p>", "html") == []
+    pages = "<p>%s<b>%s</b></p>", "<p>$V5%s</p>", "<p>%sa@b.org5%s</p>", "<i>a@b.org</i><i>https://a.org</i>"
+    assert [texts(page, "html") for page in pages] == [[], [], [], []]
 
 
 @pytest.mark.parametrize(

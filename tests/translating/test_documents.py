@@ -1,5 +1,6 @@
 """Documents with markup after translation: each tag and each placeholder once, and nested as before."""
 
+import itertools
 import random
 import re
 import tracemalloc
@@ -91,6 +92,13 @@ def test_a_placeholder_that_cannot_be_taken_out_may_change(text):
     assert work.lines() == []
     (found,) = work.documents()
     assert Counter(TAG.findall(found)) == Counter(TAG.findall(f"<p>{text}</p>"))
+
+
+def test_placeholders_may_touch():
+    parts = ["%s", "<b>%s</b>", "%d", "$V", "{x}", "5", "&shy;", "a@b.org", "<i>https://a.org</i>", "%V%"]
+    page = "".join(f"<p>{''.join(some)}</p>" for some in itertools.product(parts, repeat=3))
+    found = translated(page.encode(), "html", ShufflingTranslator(random.Random(1)))
+    assert Counter(TAG.findall(found)) == Counter(TAG.findall(page))
 
 
 def test_a_large_document_takes_little_memory():
