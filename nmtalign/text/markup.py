@@ -68,6 +68,7 @@ _CLOSING = ".,;:!?)]}…。，"
 _SENTENCE_END = re.compile(rf"[{SENTENCE_ENDS}♪][\"'”’»)\]]*$")
 _DASH = r"[ \t]*[-‐–—♪]+[ \t]*"  # before what another speaker says
 _CUE_TAG = re.compile(rf"({_TEXT_TAGS}|(?:^|(?<=[>}}])){_DASH}|(?:(?<![ \t])[ \t]++)?♪[ \t]*|\r?\n)", re.MULTILINE)
+_AT_EDGE = re.compile(r"((?:<[A-Za-z][^<>]*>)+)((?:[ \t]*\r?\n)+)?|(?<!\s)((?:[ \t]*\r?\n)+)((?:</[^<>]*>)+)")
 _NEW_SPEAKER = re.compile(rf"{_DASH}|[ \t]*[\[(#>]")
 _TIME, _LINE = r"(?m)^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*$", r"(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z)"
 
@@ -165,10 +166,8 @@ class MarkedText:
 
     def has_words(self) -> bool:
         """Whether there is something to translate, and still is when the placeholders have been taken out."""
-        if not is_word(_PLACEHOLDER.sub("", self.text)):
-            return False
-        bare = self.without_placeholders()
-        return bare is self or bare.has_words()  # in `%sa@b.org`, the address is one without the placeholder before it
+        bare = self.without_placeholders()  # of `%sa@b.org` an address, which is none behind the letter
+        return is_word(_PLACEHOLDER.sub("", self.text)) and (bare is self or bare.has_words())
 
     def put_back(self, text: str, ranges: Sequence[tuple[int, int]]) -> str:
         """A translation with the marks, of which each encloses these units of the translation."""
@@ -506,7 +505,9 @@ def _subtitles(text: str, markup: Markup) -> Iterator[MarkupToken]:
             words = _TEXT_TAG.sub("", part).strip()
             joined = 0 < size < _MOST_CUES and words and not _NEW_SPEAKER.match(words)
             yield MarkupToken("line" if joined else "break", before)
-            for each in _split(MarkupToken("text", part, text=part), _CUE_TAG, str):
+            # If it is translated, the end of a line at the edge of a tag moves outside.
+            own = _AT_EDGE.sub(r"\2\1\4\3", part) if is_word(_PLACEHOLDER.sub("", words)) else part
+            for each in _split(MarkupToken("text", own, text=own), _CUE_TAG, str):
                 yield each._replace(text=decode(each.text))
             size = 0 if not words or _SENTENCE_END.search(words) else size * bool(joined) + 1
     yield MarkupToken("break", text[place:])

@@ -81,6 +81,17 @@ def test_subtitles_keep_their_times(seed, markup):
     assert len(blocks[0]) == len(blocks[1]), source  # no blank line has come into a cue
 
 
+@settings(max_examples=50)
+@given(SEEDS)
+def test_cues_keep_the_number_of_their_lines(seed):
+    chance = random.Random(seed)
+    cues = ["the old", "<i>fox\n</i> sees", "the <b>red\nboat</b> and", "a\n<b>red\n<i>boat\n</i></b>was", "is <i>\nso"]
+    source = "\n\n".join(f"{n}\n00:00:0{n},000 --> 00:00:0{n},900\n{chance.choice(cues)}" for n in range(4))
+    found = translated(source.encode(), "srt", ShufflingTranslator(chance))
+    lines, own = ([cue.count("\n") - 1 for cue in text.split("\n\n")] for text in (source, found))
+    assert own == lines or len(re.findall("[a-z]+", TAG.sub("", found))) < sum(lines), source
+
+
 @pytest.mark.parametrize("text", ["the {<b>fox</b>} sees", "the fox@<i>a.org</i> sees", "the $%sFOX sees"])
 def test_a_placeholder_that_cannot_be_taken_out_may_change(text):
     work = DocumentTexts([read_markup(f"<p>{text}</p>".encode(), "html")])
