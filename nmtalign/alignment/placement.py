@@ -21,7 +21,7 @@ class TagSpan(NamedTuple):
     first: int
     stop: int
     parent: int = -1  # the number of the span that contains it
-    line: bool = False  # an empty one that ends a line: no two are at one place, nor one at an edge unless it was there
+    line: bool = False  # an empty one that ends a line: no two at one place, nor at an edge of the text unless it was
 
 
 def place(spans: Sequence[TagSpan], weights: NDArray[np.float32], glued: Sequence[bool] = ()) -> list[Range]:
@@ -32,51 +32,57 @@ def place(spans: Sequence[TagSpan], weights: NDArray[np.float32], glued: Sequenc
     above 0, it encloses the one word that is linked nearest. Elements beside each other are disjoint: the one with the
     largest sum is placed first. An empty element is where words with links to the words before it end, and those with
     links to the words behind it begin; near words count more. A line does not end before a target word that is `glued`
-    to the one before it, if it can end elsewhere.
+    to the one before it, if it can end elsewhere. An element encloses the words on both sides of a line end inside it.
     """
-    found = [(0, len(weights))] * len(spans)
-    apart = np.ones(len(weights), bool)
-    apart[: len(glued)] = ~np.array(glued, bool)
     families: dict[int, list[int]] = {}
     for number, span in enumerate(spans):
         families.setdefault(span.parent, []).append(number)
+    spans, found = [*spans, TagSpan(0, weights.shape[1])], [(0, len(weights))] * (len(spans) + 1)  # -1 is the text
+    ends = _place_lines(spans, weights, glued)
     for parent, members in families.items():
-        low, high = found[parent] if parent >= 0 else (0, len(weights))
-        outer = spans[parent] if parent >= 0 else TagSpan(0, weights.shape[1])
-        own = _place_family([spans[number] for number in members], outer, weights[low:high], apart[low:high])
-        for number, (start, stop) in zip(members, own, strict=True):
+        low, high = found[parent]
+        inside = {line: min(max(end, low), high) - low for line, end in ends.items()}
+        for number, (start, stop) in _place_family(spans, parent, members, weights[low:high], inside).items():
             found[number] = low + start, low + stop
-    return found
+    return found[:-1]
+
+
+def _place_lines(spans: Sequence[TagSpan], weights: NDArray[np.float32], glued: Sequence[bool]) -> dict[int, int]:
+    """Returns where each line ends, whatever element contains it."""
+    lines, ends, last = [number for number, span in enumerate(spans) if span.line], dict[int, int](), 0
+    at_end = bool(lines) and spans[lines[-1]].first >= spans[-1].stop
+    for left, number in zip(reversed(range(len(lines))), lines, strict=True):
+        scores = _scores(spans[number].first, spans[-1], weights)
+        scores[1 : len(glued)] -= len(weights) * np.array(glued[1:], float)
+        start = last + (spans[number].first > 0)
+        free = scores[start : len(weights) - left + at_end]
+        ends[number] = last = start + int(np.argmax(free)) if len(free) else last
+    return ends
 
 
 def _place_family(
-    spans: Sequence[TagSpan], outer: TagSpan, weights: NDArray[np.float32], apart: NDArray[np.bool_]
-) -> list[Range]:
-    """Returns the ranges of the children of one element among its words."""
-    words, found, gains = len(weights), dict[int, Range](), dict[int, NDArray[np.float64]]()
+    spans: Sequence[TagSpan], parent: int, members: Sequence[int], weights: NDArray[np.float32], ends: dict[int, int]
+) -> dict[int, Range]:
+    """Returns the ranges of the children of one element among its words; `ends` is where each line ends."""
+    words, outer, gains = len(weights), spans[parent], dict[int, NDArray[np.float64]]()
+    found = {number: (ends[number], ends[number]) for number in members if number in ends}
     totals, columns = weights.sum(1, dtype=np.float64), np.arange(weights.shape[1])
-    for number, (first, stop, *_) in enumerate(spans):
+    cuts: dict[int, list[int]] = {}
+    for number in members:
+        first, stop = spans[number][:2]
         if (first, stop) == outer[:2]:
             gains[number] = np.ones(words)  # it encloses all that its parent encloses
         elif first < stop:
             gains[number] = 2 * weights[:, first:stop].sum(1, dtype=np.float64) - totals - _NULL * (1 - totals)
-    lines, last = [number for number, span in enumerate(spans) if span.line], 0
-    at_end = bool(lines) and spans[lines[-1]].first >= outer.stop
-    for left, number in zip(reversed(range(len(lines))), lines, strict=True):
-        first = spans[number].first
-        scores = _scores(first, outer, weights)
-        scores[1:-1] -= np.where(apart[1:], 0.0, words)
-        last = _best_place(scores, last + (first > outer.first), words - left + at_end, last)
-        found[number] = last, last
-    cuts = [0, *(found[number][0] for number in lines), words]
+        own = [line for line in ends if first < spans[line].first < stop]
+        cuts[number] = [0, *(end for line, end in ends.items() if line not in own), words]
+        for line in own:  # it encloses the words on both sides
+            gains[number][max(ends[line] - 1, 0) : ends[line] + 1] += 2 * words
     taken, allowed = np.zeros(words, bool), np.ones(words + 1, bool)
     for number in sorted(gains, key=lambda number: -best_range(gains[number])[0]):
         free = np.where(taken, _TAKEN, gains[number])
-        gain, start, stop = max(
-            (gain, low + start, low + stop)
-            for low, high in pairwise(cuts)
-            for gain, start, stop in [best_range(free[low:high])]
-        )
+        pieces = [(low, *best_range(free[low:high])) for low, high in pairwise(cuts[number])]
+        gain, start, stop = max((gain, low + start, low + stop) for low, gain, start, stop in pieces)
         if gain < _LEAST and not taken.all():  # the word that is linked nearest
             first, end = spans[number][:2]
             far = np.maximum(0, np.maximum(first - columns, columns - end + 1))
@@ -86,19 +92,13 @@ def _place_family(
             found[number] = start, stop
             taken[start:stop], allowed[start + 1 : stop] = True, False
     last = 0
-    for number, span in enumerate(spans):
+    for number in members:
         if number not in found:
-            end = next((found[line][0] for line in lines if line > number), words)
-            scores = np.where(allowed, _scores(span.first, outer, weights), -np.inf)
-            found[number] = (_best_place(scores, last, end + 1, last),) * 2
-        last = found[number][0] if span.first == span.stop else last
-    return [found[number] for number in range(len(spans))]
-
-
-def _best_place(scores: NDArray[np.float64], start: int, stop: int, default: int) -> int:
-    """Returns the place from `start` to `stop` with the best score, or `default` if there is none."""
-    own = scores[start:stop]
-    return start + int(np.argmax(own)) if len(own) else default
+            end = next((ends[line] for line in members if line > number and line in ends), words)
+            scores = np.where(allowed, _scores(spans[number].first, outer, weights), -np.inf)
+            found[number] = (last + int(np.argmax(scores[last : end + 1])),) * 2
+        last = last if number in gains else found[number][0]
+    return found
 
 
 def _scores(first: int, outer: TagSpan, weights: NDArray[np.float32]) -> NDArray[np.float64]:

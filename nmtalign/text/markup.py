@@ -45,11 +45,13 @@ _TEXT_TAG = re.compile(f"({_TEXT_TAGS})")
 _IN_ADDRESS = r"[^\s<>\"()“”„«»\u3000-\u3030\uff01-\uff0f\uff1a-\uff20]"
 _LETTER = rf"[^\W{UNSPACED}]"
 _IN_NAME = rf"(?:{_LETTER}|-)"
+_CONVERSION = r"(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@]"
+_PRINTF = rf"%(?:\d+\$|\(\w+\))?[-#0+]*+\d*(?:\.\d+)?{_CONVERSION}"
 _PLACEHOLDER = re.compile(
     rf"(https?://(?:{_IN_ADDRESS}|\({_IN_ADDRESS}*\))+(?<![.,;:!?'’\]}}])"
     rf"|(?<!{_IN_NAME})(?<![.+])(?:{_IN_NAME}|[.+])+@{_IN_NAME}+(?:\.{_IN_NAME}+)+"
-    r"|\{\{[^{}]*\}\}|\{%[^{}]*%\}|[$%]?\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z_0-9]*|%%|%[A-Za-z_]\w*%"
-    r"|(?<!\d)%(?:\d+\$|\(\w+\))?[-#0+]*+\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@]"
+    r"|\{\{[^{}]*\}\}|\{%[^{}]*%\}|[$%]?\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z_0-9]*|%%"
+    rf"|%(?!{_CONVERSION}(?:%%|\w?{_PRINTF}))[A-Za-z_]\w*%|(?<!\d){_PRINTF}"  # %NAME%, but neither %d%% nor %dx%d
     r"|&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);)"
 )
 _LETTERS = rf"(?:_|[^\s\p{{P}}\p{{S}}\u2000-\u206f{UNSPACED}])+"
@@ -66,6 +68,7 @@ _CLOSING = ".,;:!?)]}…。，"
 _SENTENCE_END = re.compile(rf"[{SENTENCE_ENDS}♪][\"'”’»)\]]*$")
 _DASH = r"[ \t]*[-‐–—♪]+[ \t]*"  # before what another speaker says
 _CUE_TAG = re.compile(rf"({_TEXT_TAGS}|(?:^|(?<=[>}}])){_DASH}|(?:(?<![ \t])[ \t]++)?♪[ \t]*|\r?\n)", re.MULTILINE)
+_AT_EDGE = re.compile(r"((?:<[A-Za-z][^<>]*>)+)((?:[ \t]*\r?\n)+)?|(?<!\s)((?:[ \t]*\r?\n)+)((?:</[^<>]*>)+)")
 _NEW_SPEAKER = re.compile(rf"{_DASH}|[ \t]*[\[(#>]")
 _TIME, _LINE = r"(?m)^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*$", r"(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z)"
 
@@ -157,9 +160,14 @@ class MarkedText:
         return not self._placeholders or self._placeholders == tuple(_PLACEHOLDER.findall(text))
 
     def without_placeholders(self) -> "MarkedText":
-        """The same segment with an empty mark for each placeholder."""
-        tokens = (_split(token, _PLACEHOLDER, self._encode) for token in self._tokens)
-        return MarkedText([part for parts in tokens for part in parts], self._encode)
+        """The same segment with an empty mark for each placeholder that has no tag inside; itself if there is none."""
+        tokens = [part for token in self._tokens for part in _split(token, _PLACEHOLDER, self._encode)]
+        return MarkedText(tokens, self._encode) if len(tokens) > len(self._tokens) else self
+
+    def has_words(self) -> bool:
+        """Whether there is something to translate, and still is when the placeholders have been taken out."""
+        bare = self.without_placeholders()  # of `%sa@b.org` an address, which is none behind the letter
+        return is_word(_PLACEHOLDER.sub("", self.text)) and (bare is self or bare.has_words())
 
     def put_back(self, text: str, ranges: Sequence[tuple[int, int]]) -> str:
         """A translation with the marks, of which each encloses these units of the translation."""
@@ -322,8 +330,7 @@ def read_markup(data: bytes, markup: Markup, languages: tuple[str, str] = ("", "
             size += len(part.text)
             if part.kind == "break" or size > _LONGEST:
                 segment = MarkedText([piece for each in own for piece in _split(each, _TEXT_TAG, encode)], encode)
-                translated = is_word(_PLACEHOLDER.sub("", segment.text))
-                parts.append(segment if translated else "".join(each.raw for each in own))
+                parts.append(segment if segment.has_words() else "".join(each.raw for each in own))
                 own, size = [], len(part.text)
             if part.kind == "break":
                 parts.append(part.raw)
@@ -498,7 +505,9 @@ def _subtitles(text: str, markup: Markup) -> Iterator[MarkupToken]:
             words = _TEXT_TAG.sub("", part).strip()
             joined = 0 < size < _MOST_CUES and words and not _NEW_SPEAKER.match(words)
             yield MarkupToken("line" if joined else "break", before)
-            for each in _split(MarkupToken("text", part, text=part), _CUE_TAG, str):
+            # If it is translated, the end of a line at the edge of a tag moves outside.
+            own = _AT_EDGE.sub(r"\2\1\4\3", part) if is_word(_PLACEHOLDER.sub("", words)) else part
+            for each in _split(MarkupToken("text", own, text=own), _CUE_TAG, str):
                 yield each._replace(text=decode(each.text))
             size = 0 if not words or _SENTENCE_END.search(words) else size * bool(joined) + 1
     yield MarkupToken("break", text[place:])

@@ -460,7 +460,7 @@ WORD, NUMBER, GROUP, CJK = "a", "0", "000", "漢"  # GROUP: three digits, which 
 CONTRACTION, ELISION = "'s", "l'"  # English; French, Italian, Irish
 JOIN, LEFT, RIGHT = "=both", "=left", "=right"  # attached to both neighbours, to the left one, to the right one
 OPEN_QUOTE, CLOSE_QUOTE = '"(', '")'
-_CLOSERS = frozenset(".,;:!?)]}»”…") | {"", "..."}  # marks that follow a word, and the end of the line
+_CLOSERS = frozenset(".,;:!?)]}»”…،؛؟۔।॥։") | {"", "..."}  # marks that follow a word, and the end of the line
 
 _GROUP = re.compile(r"\d{3}(?:[.,]\d+)?")
 _ENUMERATOR = re.compile(r"(?:\d{1,3}|([a-z])\1{0,2}|[A-Z]|[ivxlc]{1,6}|[IVXLC]{1,6})(?:\.\d+)?")
@@ -470,8 +470,8 @@ _LONGEST_QUOTATION = 100  # tokens
 
 _JOINED = (JOIN, *"/_@\\", "0:0", "0′N")  # no space on either side
 _BEHIND_WORDS = ("0(", ")(", "f(")  # parentheses that follow a word, a number or a parenthesis without a space
-_CLOSING = (LEFT, CONTRACTION, CLOSE_QUOTE, *",.;:!?%)]}”…™®", "...", ")a)", "0′", "n°", *_BEHIND_WORDS)
-_OPENING = (RIGHT, ELISION, OPEN_QUOTE, *"([{“‘„‚¿¡#~", "°C", ")a)", *_BEHIND_WORDS)
+_CLOSING = (LEFT, CONTRACTION, CLOSE_QUOTE, *",.;:!?%)]}”»…™®،؛؟۔।॥։", "...", ")a)", "0′", "n°", *_BEHIND_WORDS)
+_OPENING = (RIGHT, ELISION, OPEN_QUOTE, *"([{“‘«„‚¿¡#~", "°C", ")a)", *_BEHIND_WORDS)
 _PAIRS = (("!", "!"), ("?", "?"), ("!", "?"), ("?", "!"), ("0′", NUMBER), ("0′", GROUP))
 _LONGEST_NAMES = 4, 2  # letters of a word behind an apostrophe that names its role, alone and with the next word
 _AMBIGUOUS = frozenset("'’\"׳״´")
@@ -534,12 +534,12 @@ class _Gaps(dict[tuple[str, str], str]):
         self._after = dict.fromkeys((*_JOINED, *_OPENING), "")
         if language == "fr":
             self._before |= dict.fromkeys(":;!?%»", " ")
-        else:
-            self._before["»"] = self._after["«"] = ""
+            self._after["«"] = " "
         if language == "en":
             self._before["°C"] = self._after["$"] = ""
-        if language == "de":
-            self._before["“"], self._after["“"] = "", " "
+        if language in ("bg", "cs", "de", "et", "is", "lt", "mk", "sk", "sl"):  # „so“ and ‚so‘
+            self._before |= dict.fromkeys("“‘", "")
+            self._after |= dict.fromkeys("“‘", " ")
         for key, gap in learned.items():
             before, _, after = key.partition(" ")
             if after == _ANY:

@@ -55,7 +55,7 @@ class DocumentTexts:
         """Adds the translation of one of the `lines`."""
         segment = self._waiting.pop(key)
         bare = segment if segment.keeps_placeholders(translation.text) else segment.without_placeholders()
-        if bare.text != segment.text:  # a placeholder with a tag inside is in no text that could be taken out
+        if bare is not segment:
             self._waiting[key] = bare
         elif self._aligner and segment.marks:
             self._to_link[key] = segment, translation

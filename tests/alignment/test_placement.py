@@ -49,6 +49,8 @@ def test_lines_have_words_if_there_are_enough():
     assert place(lines[:1], np.eye(4, 3, dtype=np.float32), [False, True, False, False])[0] != (1, 1)
     edges = [TagSpan(0, 0, line=True), *lines, TagSpan(3, 3, line=True)]  # beside lines without words, such as a note
     assert place(edges, links) == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    inside = [TagSpan(2, 2, line=True), TagSpan(2, 4), TagSpan(3, 3, 1, line=True)]
+    assert place(inside, np.eye(4, dtype=np.float32)[[2, 0, 1, 3]]) == [(2, 2), (2, 4), (3, 3)]
 
 
 @settings(max_examples=300)

@@ -74,6 +74,7 @@ def unchanged(text, markup):
         ("<p>猫が<b>好き</b>です。</p>", "html"),
         ("1\n00:00:01,000 --> 00:00:02,000\n", "srt"),
         ("00:00:01,000 --> 00:00:02,000\nThe fox ♪ sees\n", "srt"),
+        ("00:00:01,000 --> 00:00:02,000\n<i>\n♪\n</i>\n♪\n", "vtt"),
         ("1\n00:00:01,000 --> 00:00:02,000\nThe fox\n \nsees\n\n\n2\n00:00:02,000 --> 00:00:03,000\n\nboat\n", "srt"),
     ],
 )
@@ -289,6 +290,7 @@ def test_a_run_of_one_character_takes_linear_time(markup, document, run):
 
 PLACEHOLDERS = ["{name}", "{0}", "{}", "{{x}}", "%s", "%1$d", "%(name)s", "%5.2f", "$VAR", "${var}", "%{x}", "%%"]
 PLACEHOLDERS += ["&nbsp;", "https://a.org/b?c=d#e", "https://a.org/b_(c)", "bob.x@example.org", "jürgen@müller.de"]
+PLACEHOLDERS += ["%VAR%", "%id%", "%USER_NAME%", "%name%%id%", "%s%s", "%ld%s", "%d%%", "%s%(name)s", "%s%s%5.2f%%"]
 
 
 @pytest.mark.parametrize("text", PLACEHOLDERS)
@@ -310,6 +312,8 @@ def test_a_placeholder_is_found_and_taken_out(text):
         ("参照：https://a.org/。犬です。", "参照：。犬です。"),
         ("详见（https://a.org/b）。谢谢", "详见（）。谢谢"),
         ("the “https://a.org” fox", "the “” fox"),
+        ("the %dx%d fox", "the x fox"),
+        ("%name%s fox", "s fox"),
     ],
 )
 def test_a_placeholder_ends_before_words_without_spaces_and_quotation_marks(text, bare):
@@ -318,12 +322,14 @@ def test_a_placeholder_ends_before_words_without_spaces_and_quotation_marks(text
 
 
 def test_words_are_no_placeholders():
-    (segment,) = segments("100% sure, 5%d'accord; A&B, $5 {not one} a@b", "html")
+    (segment,) = segments("100% sure, 5% of 20%, 5%d'accord; A&B, $5 {not one} a@b", "html")
     assert segment.keeps_placeholders("")
 
 
 def test_only_placeholders_are_not_translated():
     assert texts("<p>{a}: %s <b>%d</b></p><p>42</p>", "html") == []
+    pages = "<p>%s<b>%s</b></p>", "<p>$V5%s</p>", "<p>%sa@b.org5%s</p>", "<i>a@b.org</i><i>https://a.org</i>"
+    assert [texts(page, "html") for page in pages] == [[], [], [], []]
 
 
 @pytest.mark.parametrize(

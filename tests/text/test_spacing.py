@@ -55,7 +55,11 @@ FRENCH = [
     [
         *(("en", line) for line in ENGLISH),
         *(("fr", line) for line in FRENCH),
-        ("de", "Er sagt „ja“ und geht's an (so)."),
+        ("de", "Er sagt „ja“ und ‚nein‘, geht's an (so)."),
+        ("cs", "Řekl „ano“ a „ne“."),
+        ("ar", 'نعم"، ما هذا؟ لا؛ هذا'),
+        ("ur", "یہ ہے۔ وہ"),
+        ("hi", "यह है। वह।"),
         ("es", "¿Qué? ¡No! «sí»"),
         ("it", "l'uomo dell'anno «sì»"),
         ("fi", "Hän sanoi ”kyllä” heti."),

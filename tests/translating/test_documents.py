@@ -1,5 +1,6 @@
 """Documents with markup after translation: each tag and each placeholder once, and nested as before."""
 
+import itertools
 import random
 import re
 import tracemalloc
@@ -80,6 +81,17 @@ def test_subtitles_keep_their_times(seed, markup):
     assert len(blocks[0]) == len(blocks[1]), source  # no blank line has come into a cue
 
 
+@settings(max_examples=50)
+@given(SEEDS)
+def test_cues_keep_the_number_of_their_lines(seed):
+    chance = random.Random(seed)
+    cues = ["the old", "<i>fox\n</i> sees", "the <b>red\nboat</b> and", "a\n<b>red\n<i>boat\n</i></b>was", "is <i>\nso"]
+    source = "\n\n".join(f"{n}\n00:00:0{n},000 --> 00:00:0{n},900\n{chance.choice(cues)}" for n in range(4))
+    found = translated(source.encode(), "srt", ShufflingTranslator(chance))
+    lines, own = ([cue.count("\n") - 1 for cue in text.split("\n\n")] for text in (source, found))
+    assert own == lines or len(re.findall("[a-z]+", TAG.sub("", found))) < sum(lines), source
+
+
 @pytest.mark.parametrize("text", ["the {<b>fox</b>} sees", "the fox@<i>a.org</i> sees", "the $%sFOX sees"])
 def test_a_placeholder_that_cannot_be_taken_out_may_change(text):
     work = DocumentTexts([read_markup(f"<p>{text}</p>".encode(), "html")])
@@ -91,6 +103,13 @@ def test_a_placeholder_that_cannot_be_taken_out_may_change(text):
     assert work.lines() == []
     (found,) = work.documents()
     assert Counter(TAG.findall(found)) == Counter(TAG.findall(f"<p>{text}</p>"))
+
+
+def test_placeholders_may_touch():
+    parts = ["%s", "<b>%s</b>", "%d", "$V", "{x}", "5", "&shy;", "a@b.org", "<i>https://a.org</i>", "%V%"]
+    page = "".join(f"<p>{''.join(some)}</p>" for some in itertools.product(parts, repeat=3))
+    found = translated(page.encode(), "html", ShufflingTranslator(random.Random(1)))
+    assert Counter(TAG.findall(found)) == Counter(TAG.findall(page))
 
 
 def test_a_large_document_takes_little_memory():
