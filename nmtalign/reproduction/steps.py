@@ -26,7 +26,7 @@ from typing import Any
 from nmtalign.data.batches import eligible
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
 from nmtalign.errors import InputError, NmtalignError, UsageError
-from nmtalign.files import atomic_text, make_folder, read_json
+from nmtalign.files import atomic_text, make_folder, parse_toml, read_json
 from nmtalign.settings.command_settings import ReproduceConfig
 from nmtalign.settings.definition import FILE_NAME, SECTIONS, FilePair, Workspace, select, toml, written
 from nmtalign.settings.presets import SYSTEMS, preset
@@ -233,7 +233,8 @@ class Reproduction:
     def run(self) -> None:
         """Runs every command whose file is missing or was made with other settings, unless one that it needs failed.
 
-        Raises Halted after `stop`, and NmtalignError if no model could be trained.
+        Raises Halted after `stop`, UsageError if the folder was begun with other settings, and NmtalignError if no
+        model could be trained.
         """
         self._write_settings("corpus")
         for name in ("scores", "figures", "work/models", "work/translations", "work/alignments"):
@@ -333,6 +334,7 @@ class Reproduction:
         top = {"source_language": workspace.source_language, "target_language": workspace.target_language}
         data = workspace.data if self._is_prepared else self.folder / _CORPUS
         sections: dict[str, Settings] = {"": {**top, "data": _relative(data, folder)}, "corpus": texts}
+        sections["reproduce"] = {"scale": self.settings.scale, self.unit: float(self.amount)}
         for section in ("prep", "translate", "score", "align", "train"):
             values: dict[str, Any] = {
                 key: _relative(Path(value), folder) if value and SECTIONS[section][key].is_path else value
@@ -340,10 +342,23 @@ class Reproduction:
                 if SECTIONS[section][key].affects != "printing"  # the report reads plain translations
             }
             sections[section] = values | dict(changes.get(section, {}))
-        with atomic_text(folder / f"{name}.toml") as stream:
+        path = folder / f"{name}.toml"
+        if path.is_file() and any(self.folder.glob("work/models/*")):
+            self._check_begun(parse_toml(path.read_bytes()), sections)
+        with atomic_text(path) as stream:
             for section, settings in sections.items():
                 rows = [f"{key} = {toml(value)}\n" for key, value in settings.items() if value is not None]
-                stream.write((f"\n[{section}]\n" if section and rows else "") + "".join(rows))
+                stream.write((f"\n[{section}]\n" if section else "") + "".join(rows))
+
+    def _check_begun(self, begun: Mapping[str, Settings], sections: Mapping[str, Settings]) -> None:
+        """Raises UsageError if the models of the folder were begun with another budget, or with other settings."""
+        for section in ("reproduce", "prep", "train"):
+            now, before = sections[section], begun.get(section, sections[section])
+            for key, one in SECTIONS[section].items():
+                if one.affects != "machine" and not one.is_path and before.get(key) != now.get(key):
+                    old = written(f"[{section}]", key, before[key]) if key in before else f"no {key} in [{section}]"
+                    fix = "give the same again, or another folder with -o"
+                    raise UsageError(f"{self.folder}: its models were begun with {old}; {fix}")
 
     def _training(self, experiment: Experiment, corpus: Corpus) -> Settings:
         """The settings of [train] of an experiment, with its budget and 20 validations within it."""
