@@ -1,8 +1,8 @@
 """Files that are written atomically (temporary name, flush, rename) or continued by a later run; locks; checksums.
 
 It also has the names of nmtalign's own files. The last functions read small files that a stranger may have written, so
-that no content can hang the process or fill the memory. They raise OSError if a file cannot be opened, and ValueError
-with a short reason for content that they refuse.
+that no content can hang the process or fill the memory. They raise OSError if a file is missing or not regular, and
+ValueError with a short reason for content that they refuse.
 """
 
 import contextlib
@@ -44,6 +44,7 @@ JOURNAL = b"nmtalign journal of alignments, not yet HDF5: --resume continues it\
 _IS_INPUT = "is also an input; give the output another name"
 _STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _REASONS = {errno.ENOSPC: "no space left on the disk", errno.EBADF: "it is not open for writing"}
+_OF_MACHINE = {errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -54,11 +55,8 @@ def kind_of(path: Path) -> str:
         return f"a folder with {kind}" if kind else "a folder"
     if not path.is_file():
         return ""
-    try:
-        with open_regular(path) as stream:
-            start = stream.read(1024)
-    except OSError:
-        return "a file that cannot be read"
+    with open_regular(path) as stream:
+        start = stream.read(1024)
     if start.startswith(JOURNAL):
         return "the beginning of an alignment file, which --resume completes"
     if b"\x89HDF" in start:
@@ -146,6 +144,17 @@ def disk_errors(path: Path, verb: str = "write") -> Iterator[None]:
         if error.errno == errno.EPIPE:
             raise
         raise refusal(error, path, verb) from error
+
+
+@contextlib.contextmanager
+def machine_errors(path: Path) -> Iterator[None]:
+    """Turns errors that no missing or damaged file causes, such as that of a permission, into a ResourceError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _OF_MACHINE or os.path.isdir(path):  # noqa: PTH112 - Windows opens no folder
+            raise
+        raise refusal(error, path, "read") from error
 
 
 def make_folder(folder: Path) -> None:
@@ -370,10 +379,11 @@ def sweep(folder: Path) -> None:
 def open_regular(path: Path) -> io.FileIO:
     """Opens a regular file to read, unbuffered; OSError for a folder, named pipe, socket or device, which may hang.
 
-    A symbolic link is followed: the owner of the folder made it.
+    A symbolic link is followed: the owner of the folder made it. Raises ResourceError if the system refuses.
     """
     at_once = getattr(os, "O_NONBLOCK", 0)
-    stream = io.FileIO(str(path), opener=lambda name, flags: os.open(name, flags | at_once))
+    with machine_errors(path):
+        stream = io.FileIO(str(path), opener=lambda name, flags: os.open(name, flags | at_once))
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))

@@ -501,10 +501,10 @@ def _opened(path: Path) -> Iterator[tuple[FileIO, dict[str, str]]]:
 
     The library opens a file only by name. It gets the name of the open stream, so that it reads the bytes that were
     checked even if the file is replaced. (Windows, which has no such names, does not replace an open file.) Raises
-    FormatError if the file is foreign, damaged or cannot be read.
+    FormatError if the file is missing, foreign or damaged, ResourceError if the system refuses to read it.
     """
     try:
-        with open_regular(path) as stream:
+        with open_regular(path) as stream, disk_errors(path, "read"):
             name = Path(f"/dev/fd/{stream.fileno()}")
             with safe_open(name if name.exists() else path, "np") as file:
                 yield stream, _metadata(path, file.metadata())
