@@ -422,14 +422,14 @@ def int8_rows(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
     """Replaces each float32 matrix by whole numbers from -127 to 127 and one float32 scale per row.
 
     The last dimension is that of a row. The scale is 1/127 of the row's largest value, so a value changes by at most
-    1/254 of that. Vectors stay float32. `save_tensors` needs the metadata `weights` = int8 beside the result. Raises
-    ValueError for a value that is not finite.
+    1/254 of that. Vectors and biases stay float32. `save_tensors` needs the metadata `weights` = int8 beside the
+    result. Raises ValueError for a value of a matrix that is not finite.
     """
     import torch
 
     result: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if tensor.dtype != torch.float32 or tensor.dim() < 2 or not tensor.numel():
+        if tensor.dtype != torch.float32 or tensor.dim() < 2 or name.endswith("bias") or not tensor.numel():
             result[name] = tensor
             continue
         scale = tensor.abs().amax(-1) / 127
