@@ -44,7 +44,8 @@ JOURNAL = b"nmtalign journal of alignments, not yet HDF5: --resume continues it\
 _IS_INPUT = "is also an input; give the output another name"
 _STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _REASONS = {errno.ENOSPC: "no space left on the disk", errno.EBADF: "it is not open for writing"}
-_OF_MACHINE = {errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+# No missing, foreign or damaged file causes these errors.
+_OF_SYSTEM = {errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -137,24 +138,14 @@ def _replaceable(path: Path, follow: bool = True) -> Path:
 
 @contextlib.contextmanager
 def disk_errors(path: Path, verb: str = "write") -> Iterator[None]:
-    """Turns errors of the operating system into a ResourceError; see `refusal`."""
+    """Turns errors of the operating system into a ResourceError (`refusal`); in reading, only those of the system."""
     try:
         yield
     except OSError as error:
-        if error.errno == errno.EPIPE:
+        of_file = error.errno not in _OF_SYSTEM or os.path.isdir(path)  # noqa: PTH112 - Windows opens no folder
+        if error.errno == errno.EPIPE or (verb == "read" and of_file):
             raise
         raise refusal(error, path, verb) from error
-
-
-@contextlib.contextmanager
-def machine_errors(path: Path) -> Iterator[None]:
-    """Turns errors that no missing or damaged file causes, such as that of a permission, into a ResourceError."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _OF_MACHINE or os.path.isdir(path):  # noqa: PTH112 - Windows opens no folder
-            raise
-        raise refusal(error, path, "read") from error
 
 
 def make_folder(folder: Path) -> None:
@@ -382,7 +373,7 @@ def open_regular(path: Path) -> io.FileIO:
     A symbolic link is followed: the owner of the folder made it. Raises ResourceError if the system refuses.
     """
     at_once = getattr(os, "O_NONBLOCK", 0)
-    with machine_errors(path):
+    with disk_errors(path, "read"):
         stream = io.FileIO(str(path), opener=lambda name, flags: os.open(name, flags | at_once))
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()

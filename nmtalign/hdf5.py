@@ -20,7 +20,7 @@ import h5py
 from h5py import h5a, h5d, h5s, h5t, h5z
 
 from nmtalign.errors import FormatError
-from nmtalign.files import machine_errors
+from nmtalign.files import disk_errors
 
 USER_BLOCK = 512  # bytes
 _SEAL = "nmtalign; an HDF5 file begins at byte 512; SHA-256 of all that follows: {}\n"
@@ -37,7 +37,7 @@ _DAMAGE = (OSError, LookupError, ValueError, RuntimeError, TypeError, AttributeE
 def damage(path: Path, what: str, fix: str) -> Iterator[None]:
     """Raises FormatError for every error that a damaged file (`what`) causes, ResourceError if it cannot be read."""
     try:
-        with machine_errors(path):
+        with disk_errors(path, "read"):
             yield
     except _DAMAGE as error:
         reason = " ".join(str(error).split())[:200]

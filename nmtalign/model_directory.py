@@ -142,11 +142,7 @@ def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
         path = folder / name
         if not path.is_file():
             raise FormatError(f"{path}: missing; the model directory is incomplete: copy all of it")
-        try:
-            same = sha256_of(path) == expected
-        except OSError as error:
-            raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from None
-        if not same:
+        if sha256_of(path) != expected:
             raise FormatError(f"{path}: was changed after training, and does not fit the weights; restore the original")
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 from nmtalign.errors import ResourceError, UsageError
-from nmtalign.files import machine_errors, open_regular, parse_toml, read_json
+from nmtalign.files import disk_errors, open_regular, parse_toml, read_json
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS
 
 T = TypeVar("T")
@@ -562,7 +562,7 @@ def _read_toml(path: Path, given: bool) -> tuple[dict[str, Any], Sequence[str]]:
     data = b""
     try:
         # --config may name a pipe: --config <(...)
-        with machine_errors(path), path.open("rb") if given else open_regular(path) as stream:
+        with disk_errors(path, "read"), path.open("rb") if given else open_regular(path) as stream:
             data = stream.read(_MOST_BYTES)
             if stream.read(1):
                 raise ValueError("larger than 1 MiB")

@@ -172,8 +172,8 @@ def test_an_interrupted_run_resumes_and_other_settings_are_refused(workspace):
     text = file.read_text()
     began = "reproduction: its models were begun with {}; give the same again, or another folder with -o"
     for settings, old, new in (
-        ({"words": 1800}, "[reproduce] words = 1000.0", text),
-        ({"words": None, "hours": 1}, "[reproduce] words = 1000.0", text),
+        ({"words": 1800}, "[reproduce] words = 1000", text),
+        ({"words": None, "hours": 1}, "[reproduce] words = 1000", text),
         ({}, "[prep] shortlist = 2000", text.replace("= 2000", "= 30")),
         ({}, "no min_count in [prep]", text.replace("[prep]", "[prep]\nmin_count = 2")),
         ({}, "no precision in [train]", text.replace("[train]", '[train]\nprecision = "bf16"')),
