@@ -1,8 +1,8 @@
 """Files that are written atomically (temporary name, flush, rename) or continued by a later run; locks; checksums.
 
 It also has the names of nmtalign's own files. The last functions read small files that a stranger may have written, so
-that no content can hang the process or fill the memory. They raise OSError if a file cannot be opened, and ValueError
-with a short reason for content that they refuse.
+that no content can hang the process or fill the memory. They raise OSError if a file is missing or not regular, and
+ValueError with a short reason for content that they refuse.
 """
 
 import contextlib
@@ -44,6 +44,8 @@ JOURNAL = b"nmtalign journal of alignments, not yet HDF5: --resume continues it\
 _IS_INPUT = "is also an input; give the output another name"
 _STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _REASONS = {errno.ENOSPC: "no space left on the disk", errno.EBADF: "it is not open for writing"}
+# No missing, foreign or damaged file causes these errors.
+_OF_SYSTEM = {errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -54,11 +56,8 @@ def kind_of(path: Path) -> str:
         return f"a folder with {kind}" if kind else "a folder"
     if not path.is_file():
         return ""
-    try:
-        with open_regular(path) as stream:
-            start = stream.read(1024)
-    except OSError:
-        return "a file that cannot be read"
+    with open_regular(path) as stream:
+        start = stream.read(1024)
     if start.startswith(JOURNAL):
         return "the beginning of an alignment file, which --resume completes"
     if b"\x89HDF" in start:
@@ -139,11 +138,12 @@ def _replaceable(path: Path, follow: bool = True) -> Path:
 
 @contextlib.contextmanager
 def disk_errors(path: Path, verb: str = "write") -> Iterator[None]:
-    """Turns errors of the operating system into a ResourceError; see `refusal`."""
+    """Turns errors of the operating system into a ResourceError (`refusal`); in reading, only those of the system."""
     try:
         yield
     except OSError as error:
-        if error.errno == errno.EPIPE:
+        of_file = error.errno not in _OF_SYSTEM or os.path.isdir(path)  # noqa: PTH112 - Windows opens no folder
+        if error.errno == errno.EPIPE or (verb == "read" and of_file):
             raise
         raise refusal(error, path, verb) from error
 
@@ -370,10 +370,11 @@ def sweep(folder: Path) -> None:
 def open_regular(path: Path) -> io.FileIO:
     """Opens a regular file to read, unbuffered; OSError for a folder, named pipe, socket or device, which may hang.
 
-    A symbolic link is followed: the owner of the folder made it.
+    A symbolic link is followed: the owner of the folder made it. Raises ResourceError if the system refuses.
     """
     at_once = getattr(os, "O_NONBLOCK", 0)
-    stream = io.FileIO(str(path), opener=lambda name, flags: os.open(name, flags | at_once))
+    with disk_errors(path, "read"):
+        stream = io.FileIO(str(path), opener=lambda name, flags: os.open(name, flags | at_once))
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         stream.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))

@@ -7,7 +7,6 @@ block"), contain the SHA-256 of all bytes that follow. A file without a seal is 
 """
 
 import contextlib
-import errno
 import hashlib
 import io
 import math
@@ -21,7 +20,7 @@ import h5py
 from h5py import h5a, h5d, h5s, h5t, h5z
 
 from nmtalign.errors import FormatError
-from nmtalign.files import refusal
+from nmtalign.files import disk_errors
 
 USER_BLOCK = 512  # bytes
 _SEAL = "nmtalign; an HDF5 file begins at byte 512; SHA-256 of all that follows: {}\n"
@@ -30,8 +29,6 @@ _MOST_OBJECTS, _MOST_ATTRIBUTES = 64, 64
 _LONGEST_ATTRIBUTE = 1 << 16  # bytes
 _LARGEST_CHUNK = 1 << 20  # bytes, before compression
 _BEST_COMPRESSION = 1100  # gzip compresses to no less than 1/1032
-# A damaged file never causes these errors of the operating system.
-_REFUSED = frozenset((errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 _FILTERS = frozenset((h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE))  # others may load code from plugins
 _DAMAGE = (OSError, LookupError, ValueError, RuntimeError, TypeError, AttributeError, ArithmeticError)
 
@@ -40,10 +37,9 @@ _DAMAGE = (OSError, LookupError, ValueError, RuntimeError, TypeError, AttributeE
 def damage(path: Path, what: str, fix: str) -> Iterator[None]:
     """Raises FormatError for every error that a damaged file (`what`) causes, ResourceError if it cannot be read."""
     try:
-        yield
+        with disk_errors(path, "read"):
+            yield
     except _DAMAGE as error:
-        if isinstance(error, OSError) and error.errno in _REFUSED:
-            raise refusal(error, path, "read") from None
         reason = " ".join(str(error).split())[:200]
         raise FormatError(f"{path}: damaged {what} ({reason}); {fix}") from None
 

@@ -89,18 +89,18 @@ def write_live_page(
 def packed(model: TranslationModel) -> tuple[list[dict[str, Any]], bytes]:
     """(name, shape and place of each tensor, the bytes of all): int8 matrices with one float32 scale per row.
 
-    Vectors and biases stay float32. The scales of a matrix come before its numbers. Places are multiples of 4.
+    Biases become vectors; vectors stay float32. Scales come before the numbers of a matrix. Places are multiples of 4.
     """
-    weights = {name: x.flatten() if name.endswith("bias") else x for name, x in model.state_dict().items()}
     try:
-        tensors = int8_rows(weights)
+        tensors = int8_rows(model.state_dict())
     except ValueError as error:
         raise FormatError(f"the live page cannot contain these weights: {error}") from None
     described, content = list[dict[str, Any]](), bytearray()
     for name, tensor in tensors.items():
         if name.endswith(SCALE):
             continue
-        described.append({"name": name, "shape": list(tensor.shape), "at": len(content)})
+        shape = list(tensor.shape) if tensor.dtype == torch.int8 else [tensor.numel()]
+        described.append({"name": name, "shape": shape, "at": len(content)})
         if tensor.dtype == torch.int8:
             content += tensors[name + SCALE].numpy().astype("<f4").tobytes()
         content += tensor.numpy().astype("i1" if tensor.dtype == torch.int8 else "<f4").tobytes()

@@ -142,11 +142,7 @@ def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
         path = folder / name
         if not path.is_file():
             raise FormatError(f"{path}: missing; the model directory is incomplete: copy all of it")
-        try:
-            same = sha256_of(path) == expected
-        except OSError as error:
-            raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from None
-        if not same:
+        if sha256_of(path) != expected:
             raise FormatError(f"{path}: was changed after training, and does not fit the weights; restore the original")
 
 
@@ -422,14 +418,14 @@ def int8_rows(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
     """Replaces each float32 matrix by whole numbers from -127 to 127 and one float32 scale per row.
 
     The last dimension is that of a row. The scale is 1/127 of the row's largest value, so a value changes by at most
-    1/254 of that. Vectors stay float32. `save_tensors` needs the metadata `weights` = int8 beside the result. Raises
-    ValueError for a value that is not finite.
+    1/254 of that. Vectors and biases stay float32. `save_tensors` needs the metadata `weights` = int8 beside the
+    result. Raises ValueError for a value of a matrix that is not finite.
     """
     import torch
 
     result: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
-        if tensor.dtype != torch.float32 or tensor.dim() < 2 or not tensor.numel():
+        if tensor.dtype != torch.float32 or tensor.dim() < 2 or name.endswith("bias") or not tensor.numel():
             result[name] = tensor
             continue
         scale = tensor.abs().amax(-1) / 127
@@ -501,10 +497,10 @@ def _opened(path: Path) -> Iterator[tuple[FileIO, dict[str, str]]]:
 
     The library opens a file only by name. It gets the name of the open stream, so that it reads the bytes that were
     checked even if the file is replaced. (Windows, which has no such names, does not replace an open file.) Raises
-    FormatError if the file is foreign, damaged or cannot be read.
+    FormatError if the file is missing, foreign or damaged, ResourceError if the system refuses to read it.
     """
     try:
-        with open_regular(path) as stream:
+        with open_regular(path) as stream, disk_errors(path, "read"):
             name = Path(f"/dev/fd/{stream.fileno()}")
             with safe_open(name if name.exists() else path, "np") as file:
                 yield stream, _metadata(path, file.metadata())

@@ -309,8 +309,10 @@ def test_an_error_names_what_was_refused_of_which_file(tmp_path):
     for folder in (tmp_path / "file", tmp_path / "file" / "new"):
         with pytest.raises(UsageError, match=f"^{tmp_path / 'file'}: is a file; give the name of a folder"):
             make_folder(folder)
-    with pytest.raises(ResourceError, match="other: cannot read: No such file"), disk_errors(other, "read"):
+    with pytest.raises(FileNotFoundError), disk_errors(other, "read"):  # the caller says what is missing
         other.read_bytes()
+    with pytest.raises(ResourceError, match="other: cannot read: Permission denied"), disk_errors(other, "read"):
+        raise PermissionError(errno.EACCES, "Permission denied", str(other))
     with pytest.raises(ResourceError, match=r"out: cannot rename .*other to this name: No such file"), disk_errors(out):
         other.rename(out)
     (tmp_path / "a").symlink_to("b")

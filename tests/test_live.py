@@ -96,11 +96,10 @@ def sentences(count, words=ENGLISH, seed=1):
 def in_double(folder):
     """The model with the weights that the page has, in float64."""
     loaded = load_model(folder, "cpu")
-    weights = {name: one.flatten() if name.endswith("bias") else one for name, one in loaded.model.state_dict().items()}
-    rows = int8_rows(weights)
+    rows = int8_rows(loaded.model.state_dict())
     for name, old in loaded.model.state_dict().items():
         same = rows[name].float() * rows[name + SCALE][..., None] if name + SCALE in rows else rows[name]
-        old.copy_(same.view(old.shape))
+        old.copy_(same)
     loaded.model.double()
     return loaded
 

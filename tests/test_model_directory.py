@@ -1,5 +1,6 @@
 """A model directory is complete, consistent, unedited and relocatable, or refused with the name of the file."""
 
+import errno
 import json
 import os
 import shutil
@@ -7,7 +8,7 @@ import shutil
 import pytest
 import torch
 
-from nmtalign.errors import FormatError
+from nmtalign.errors import FormatError, ResourceError
 from nmtalign.model_directory import describe_model, load_model, load_tensors, save_tensors
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.checkpoints import create_run
@@ -88,6 +89,19 @@ def test_what_is_missing_foreign_or_edited_is_named(folder, damage, message):
     damage(folder)
     with pytest.raises(FormatError, match=message):
         load_model(folder, device="cpu")
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "best.safetensors"])
+def test_a_lack_of_permission_is_no_damage(folder, name, monkeypatch):
+    def refuse(path, *rest, opened=os.open, **options):
+        if str(path).endswith(name):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return opened(path, *rest, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    for read in (load_model, describe_model):
+        with pytest.raises(ResourceError, match=rf"{name}: cannot read: Permission denied$"):
+            read(folder)
 
 
 def test_a_file_on_another_disk_may_be_linked(folder, tmp_path):

@@ -28,7 +28,7 @@ from nmtalign.data.corpus import CORPUS_FILE, Corpus
 from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.files import atomic_text, make_folder, read_json
 from nmtalign.settings.command_settings import ReproduceConfig
-from nmtalign.settings.definition import FILE_NAME, SECTIONS, FilePair, Workspace, select, toml, written
+from nmtalign.settings.definition import FILE_NAME, SECTIONS, FilePair, Workspace, load_workspace, select, toml, written
 from nmtalign.settings.presets import SYSTEMS, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.lines import reading
@@ -233,9 +233,9 @@ class Reproduction:
     def run(self) -> None:
         """Runs every command whose file is missing or was made with other settings, unless one that it needs failed.
 
-        Raises Halted after `stop`, and NmtalignError if no model could be trained.
+        Raises Halted after `stop`, UsageError for other settings than before, NmtalignError if no model was trained.
         """
-        self._write_settings("corpus")
+        self._write_settings("corpus", {})
         for name in ("scores", "figures", "work/models", "work/translations", "work/alignments"):
             make_folder(self.folder / name)
         (self.folder / "work/.gitignore").write_text("*\n", encoding="utf-8")
@@ -248,7 +248,7 @@ class Reproduction:
             raise NmtalignError(f"the corpus could not be prepared: {self.failures[prepare.makes]}")
         corpus = Corpus.open(self.workspace.data if self._is_prepared else self.folder / _CORPUS)
         for experiment in self.experiments:
-            self._write_settings(experiment.name, train=self._training(experiment, corpus))
+            self._write_settings(experiment.name, self._training(experiment, corpus))
         with ThreadPoolExecutor(self.settings.jobs) as pool:
             good = [*pool.map(lambda model: all(self._do(step) for step in model.steps), models)]
         models = [*compress(models, good)]
@@ -321,29 +321,43 @@ class Reproduction:
         """A path relative to the folder of the report, quoted for a shell."""
         return shlex.quote(_relative(path, self.folder))
 
-    def _write_settings(self, name: str, **changes: Settings) -> None:
-        """Writes settings/NAME.toml: the texts and the sections of the user's nmtalign.toml, with changes."""
+    def _write_settings(self, name: str, training: Settings) -> None:
+        """Writes settings/NAME.toml: the texts and the sections of the user's nmtalign.toml, and the training."""
         folder, workspace = self.folder / "settings", self.workspace
         texts: dict[str, Any] = {
             key: [_relative(path, folder) for path in (source, target)] if target else _relative(source, folder)
             for key, (source, target) in workspace.pairs.items()
         }
-        if workspace.gold:
-            texts["gold"] = _relative(workspace.gold, folder)
+        texts["gold"] = _relative(workspace.gold, folder) if workspace.gold else None
         top = {"source_language": workspace.source_language, "target_language": workspace.target_language}
         data = workspace.data if self._is_prepared else self.folder / _CORPUS
         sections: dict[str, Settings] = {"": {**top, "data": _relative(data, folder)}, "corpus": texts}
-        for section in ("prep", "translate", "score", "align", "train"):
-            values: dict[str, Any] = {
+        sections["reproduce"] = {"scale": self.settings.scale, self.unit: self.amount}
+        for section in ("prep", "translate", "score", "align"):
+            sections[section] = {
                 key: _relative(Path(value), folder) if value and SECTIONS[section][key].is_path else value
-                for key, value in (workspace.sections.get(section, {}) if section != "train" else {}).items()
+                for key, value in workspace.sections.get(section, {}).items()
                 if SECTIONS[section][key].affects != "printing"  # the report reads plain translations
             }
-            sections[section] = values | dict(changes.get(section, {}))
-        with atomic_text(folder / f"{name}.toml") as stream:
+        sections["train"] = training
+        path = folder / f"{name}.toml"
+        if path.is_file() and any(self.folder.glob("work/models/*")):
+            self._check_begun(load_workspace(path).sections, sections)
+        with atomic_text(path) as stream:
             for section, settings in sections.items():
                 rows = [f"{key} = {toml(value)}\n" for key, value in settings.items() if value is not None]
                 stream.write((f"\n[{section}]\n" if section and rows else "") + "".join(rows))
+
+    def _check_begun(self, begun: Mapping[str, Settings], sections: Mapping[str, Settings]) -> None:
+        """Raises UsageError if the models of the folder were begun with another budget, or with other settings."""
+        for section in ("reproduce", "prep", "train"):
+            now = sections[section]
+            before = begun[section] or (now if section == "reproduce" else {})  # earlier versions did not write it
+            for key, one in SECTIONS[section].items():
+                if one.affects != "machine" and not one.is_path and before.get(key) != now.get(key):
+                    old = written(f"[{section}]", key, before[key]) if key in before else f"no {key} in [{section}]"
+                    fix = "give the same again, or another folder with -o"
+                    raise UsageError(f"{self.folder}: its models were begun with {old}; {fix}")
 
     def _training(self, experiment: Experiment, corpus: Corpus) -> Settings:
         """The settings of [train] of an experiment, with its budget and 20 validations within it."""
@@ -356,9 +370,8 @@ class Reproduction:
             "patience": 0,
         }
         if self.unit == "hours":
-            seconds = max(1, round(self.amount * 3600))
-            budget = {"max_updates": 0, "max_time": f"{seconds}s", "validate_every": f"{max(1, seconds // 20)}s"}
-            return {**values, **budget}
+            limit = max(1, round(self.amount * 3600))  # in seconds
+            return {**values, "max_updates": 0, "max_time": f"{limit}s", "validate_every": f"{max(1, limit // 20)}s"}
         # The mean length of the pairs that are short enough, so that every model reads the same number of words.
         train = corpus.splits["train"]
         longest = corpus.tokenizers.most_tokens(preset(experiment.preset)["max_length"])

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
-from nmtalign.errors import UsageError
-from nmtalign.files import open_regular, parse_toml, read_json
+from nmtalign.errors import ResourceError, UsageError
+from nmtalign.files import disk_errors, open_regular, parse_toml, read_json
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS
 
 T = TypeVar("T")
@@ -478,7 +478,7 @@ class Workspace:
 
 def stored_texts(data: Path) -> dict[str, tuple[str, str]]:
     """The names of the text files (source, target) that prep wrote into its folder, by set."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+    with contextlib.suppress(OSError, ResourceError, ValueError, KeyError, TypeError, AttributeError):
         found = {name: (str(pair[0]), str(pair[1])) for name, pair in read_json(data / SUMMARY_FILE)["texts"].items()}
         return {name: pair for name, pair in found.items() if all(Path(one).name == one for one in pair)}
     return {}
@@ -561,7 +561,8 @@ def _read_toml(path: Path, given: bool) -> tuple[dict[str, Any], Sequence[str]]:
     """The table of the file, and its lines."""
     data = b""
     try:
-        with path.open("rb") if given else open_regular(path) as stream:  # --config may name a pipe: --config <(...)
+        # --config may name a pipe: --config <(...)
+        with disk_errors(path, "read"), path.open("rb") if given else open_regular(path) as stream:
             data = stream.read(_MOST_BYTES)
             if stream.read(1):
                 raise ValueError("larger than 1 MiB")

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.files import kind_of
+from nmtalign.files import disk_errors, kind_of
 
 T = TypeVar("T")
 STDIN = STDOUT = Path("-")
@@ -109,10 +109,11 @@ def checked_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file, or `-` (standard input), to read UTF-8; raises InputError if it cannot be read or is damaged."""
+    """Opens a file, or `-` (standard input), to read UTF-8; raises InputError if it is missing or damaged."""
     with contextlib.ExitStack() as opened:
         try:
-            raw = io.FileIO(sys.stdin.fileno(), closefd=False) if path == STDIN else io.FileIO(path)
+            with disk_errors(path, "read"):
+                raw = io.FileIO(sys.stdin.fileno(), closefd=False) if path == STDIN else io.FileIO(path)
             text = converted(opened.enter_context(raw), shown(path))
             stream = opened.enter_context(io.BufferedReader(text, _BUFFER))
         except OSError as error:

@@ -366,9 +366,8 @@ def is_table(path: Path) -> bool:
     """Whether a path is a Parquet file, or the folder of a data set."""
     if not path.is_file():
         return (path / _LIST).is_file()
-    with contextlib.suppress(OSError), open_regular(path) as stream:
+    with open_regular(path) as stream:
         return stream.read(5) == b"PAR1\x15"  # a TSV file may begin with PAR1, too
-    return False
 
 
 def split_folders(folder: Path) -> dict[str, Path]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
 from nmtalign.model_directory import with_first_model
-from nmtalign.settings.definition import Layer, interval, seconds, select, written
+from nmtalign.settings.definition import SECTIONS, Layer, interval, seconds, written
 from nmtalign.settings.presets import AUTO, fitted_to_corpus, preset
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.lines import counted
@@ -48,7 +48,9 @@ def training_layers(name: str, layers: tuple[Layer, ...], data: Path) -> tuple[L
 def for_another_preset(name: str, layers: tuple[Layer, ...]) -> list[str]:
     """Warnings of settings that nmtalign.toml, the first of `layers`, has for a preset that the command replaces."""
     (origin, own), *later = layers
-    tuned = select(TrainingConfig, lambda one: one.affects == "result") if own.get("preset", name) != name else {}
+    if own.get("preset", name) == name:
+        return []
+    tuned = {each for each, one in SECTIONS["train"].items() if one.affects == "result"}
     kept = [each for each in own if each in tuned and not any(each in values for _, values in later)]
     return [
         f"{written(origin, each, own[each])} is for {own['preset']}, not {name}; --set replaces it" for each in kept

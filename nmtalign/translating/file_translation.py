@@ -582,7 +582,8 @@ def _phrases(value: Any, what: str) -> tuple[str, ...]:
 
 def _status(path: Path) -> os.stat_result:
     try:
-        return os.fstat(0) if path == STDIN else path.stat()
+        with files.disk_errors(path, "read"):
+            return os.fstat(0) if path == STDIN else path.stat()
     except OSError as error:
         raise InputError(f"{shown(path)}: cannot read: {error.strerror}; give a text file, or text on stdin") from None
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from nmtalign import figures
 from nmtalign.errors import FormatError
-from nmtalign.files import LOG, parse_json
+from nmtalign.files import LOG, disk_errors, parse_json
 from nmtalign.text.text_table import aligned, cut
 
 Axis = Literal["updates", "epochs", "hours"]
@@ -120,7 +120,7 @@ def read_curves(path: Path) -> Curves:
 
 def _events(file: Path) -> Iterator[tuple[int, Any]]:
     """(line number, event); an incomplete last line is left out, and what is no JSON is None."""
-    with file.open("rb") as stream:
+    with disk_errors(file, "read"), file.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             try:
                 event = parse_json(line.decode()) if line.strip() else {}

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
-from nmtalign.errors import FormatError, UsageError
+from nmtalign.errors import FormatError, ResourceError, UsageError
 from nmtalign.hdf5 import seal
 
 WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=6), max_size=6)
@@ -214,7 +214,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
         pass
     monkeypatch.setattr(os, "open", refused)
     monkeypatch.setattr(h5py, "is_hdf5", refused)
-    with pytest.raises(FormatError, match=r"a\.h5: not an alignment file \(it is a file that cannot be read\)"):
+    with pytest.raises(ResourceError, match=r"a\.h5: cannot read: Permission denied"):
         AlignmentFile(tmp_path / "a.h5")
 
 

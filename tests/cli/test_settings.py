@@ -186,14 +186,15 @@ def test_a_warning_names_a_setting_of_the_command_line_that_has_no_effect(words:
 
 
 def test_a_warning_names_settings_of_the_file_that_are_for_its_own_preset() -> None:
-    Path("nmtalign.toml").write_text('[train]\npreset = "tiny"\nlearning_rate = 0.006\nepochs = 4\n')
+    Path("nmtalign.toml").write_text('[train]\npreset = "tiny"\nlearning_rate = 0.006\nhidden = 32\nepochs = 4\n')
 
     def warnings(*words: str) -> list[str]:
         return run(Path(), "train", "missing", *words).stderr.splitlines()[:-1]
 
-    (warning,) = warnings("--preset", "rnnsearch-50")
-    assert "nmtalign.toml: [train] learning_rate = 0.006 is for tiny, not rnnsearch-50; --set replaces it" in warning
-    others = (), ("--preset", "tiny"), ("--preset", "small", "--set", "learning_rate=1"), ("--preset", "small", "-q")
+    for warning, setting in zip(warnings("--preset", "small"), ("learning_rate = 0.006", "hidden = 32"), strict=True):
+        assert f"nmtalign.toml: [train] {setting} is for tiny, not small; --set replaces it" in warning
+    replaced = "--set", "learning_rate=1", "--set", "hidden=9"
+    others = (), ("--preset", "tiny"), ("--preset", "small", *replaced), ("--preset", "small", "-q")
     assert not any(warnings(*words) for words in others)
 
 

@@ -164,19 +164,34 @@ def run_until(workspace, number, **settings) -> list[bool]:
     return [message.endswith("done before") for message in messages]
 
 
-def test_an_interrupted_run_resumes_and_a_larger_budget_continues(workspace):
+def test_an_interrupted_run_resumes_and_other_settings_are_refused(workspace):
     assert run_until(workspace, 5) == [False] * 5  # prep, and train and translate twice of the first model
     assert len(list((workspace / "reproduction/work/translations").glob("*.txt"))) == 2
     assert run_until(workspace, 6) == [True] * 4 + [False] * 2
-    assert run_until(workspace, 3, words=1800) == [True, False, False]
-    log = (workspace / "reproduction/work/models/RNNencdec-50.seed-1234/train.jsonl").read_text().splitlines()
-    assert [json.loads(line)["update"] for line in log if '"finished"' in line] == [3, 4]
+    file = workspace / "nmtalign.toml"
+    text = file.read_text()
+    began = "reproduction: its models were begun with {}; give the same again, or another folder with -o"
+    for settings, old, new in (
+        ({"words": 1800}, "[reproduce] words = 1000", text),
+        ({"words": None, "hours": 1}, "[reproduce] words = 1000", text),
+        ({}, "[prep] shortlist = 2000", text.replace("= 2000", "= 30")),
+        ({}, "no min_count in [prep]", text.replace("[prep]", "[prep]\nmin_count = 2")),
+        ({}, "no precision in [train]", text.replace("[train]", '[train]\nprecision = "bf16"')),
+    ):
+        file.write_text(new)
+        with pytest.raises(UsageError, match=re.escape(began.format(old))):
+            make(workspace, **settings).run()
+    file.write_text(text.replace("[train]", '[train]\ncheckpoint_every = "1m"'))
+    assert run_until(workspace, 2) == [True, False]  # the training is complete
+    file.write_text(text)
+    (workspace / "reproduction/work/models").rename(workspace / "models")
+    assert run_until(workspace, 2, words=1800) == [False] * 2  # nothing has been trained
 
 
 def test_ctrl_c_saves_and_the_same_command_resumes(workspace):
     quick = "--scale", "tiny", "--models", "RNNencdec-50"
     code = f"from nmtalign.reproduction import steps; steps.NMTALIGN = {command_line.command()}"
-    call, forks = command_line.command("reproduce", *quick, "--hours", "1"), {command_line.CODE: code}
+    call, forks = command_line.command("reproduce", *quick, "--words", "6e4"), {command_line.CODE: code}
     with subprocess.Popen(call, stderr=subprocess.PIPE, text=True, env=os.environ | forks, cwd=workspace) as running:
         for line in running.stderr:
             if "training:" in line:
@@ -188,11 +203,11 @@ def test_ctrl_c_saves_and_the_same_command_resumes(workspace):
     assert rest.splitlines()[-1] == "nmtalign: error: interrupted; the same command resumes"
     model = workspace / "reproduction/work/models/RNNencdec-50.seed-1234"
     assert (model / "training_state.safetensors").is_file()
-    again = command_line.run_nmtalign("reproduce", *quick, "--words", "100", cwd=workspace, variables=forks)
+    again = command_line.run_nmtalign("reproduce", *quick, "--words", "6e4", cwd=workspace, variables=forks)
     assert again.returncode == 0, again.stderr
     assert b"resuming from update" in again.stderr
     assert again.stderr.endswith(b"reproduction/report.md: written\n")
-    quiet = command_line.run_nmtalign("reproduce", *quick, "--words", "100", "-q", cwd=workspace)
+    quiet = command_line.run_nmtalign("reproduce", *quick, "--words", "6e4", "-q", cwd=workspace)
     assert (quiet.returncode, quiet.stderr, quiet.stdout) == (0, b"", b"")
 
 

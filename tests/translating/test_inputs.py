@@ -1,13 +1,16 @@
 """The lines of files and pipes, JSON requests, and the counts of a run."""
 
+import errno
 import gzip
+import io
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from helpers.marked_documents import translation_of
 
-from nmtalign.errors import InputError
+from nmtalign.errors import InputError, ResourceError
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.lines import as_json_line
 from nmtalign.translating.file_translation import Inputs, OutputFormat, are_files, read_request
@@ -63,7 +66,7 @@ def test_the_size_of_compressed_standard_input_is_not_known(tmp_path):
         os.close(before)
 
 
-def test_what_cannot_be_read_is_named(tmp_path):
+def test_what_cannot_be_read_is_named(tmp_path, monkeypatch):
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(InputError, match=f"{path}: (cannot read|is a folder)"):
             list(Inputs((path,)))
@@ -79,6 +82,9 @@ def test_what_cannot_be_read_is_named(tmp_path):
         list(Inputs((cut,)))
     with pytest.raises(InputError, match=r"cut.gz: cannot read further: .*is the file complete"):
         Inputs((cut,)).count()
+    monkeypatch.setattr(io, "FileIO", Mock(side_effect=PermissionError(errno.EACCES, "Permission denied")))
+    with pytest.raises(ResourceError, match=r"cut.gz: cannot read: Permission denied"):
+        list(Inputs((cut,)))
 
 
 def test_an_object_is_a_request_and_a_blank_line_an_empty_one():
