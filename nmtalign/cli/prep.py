@@ -54,6 +54,8 @@ def prep(
     workspace, folder, tell = chosen.workspace, output or chosen.workspace.data, common.notifier(quiet)
     texts = _texts(workspace, train_source, train_target, {"dev": dev, "test": test})
     languages = _languages(workspace, texts["train"], chosen.settings.columns, source_language, target_language)
+    if "columns" in chosen.typed and all(target for _, target in texts.values()):
+        tell(f"warning: --set columns={chosen.settings.columns} has no effect: no text is one file of both languages")
     with common.live_line("reading train", quiet) as show:
         summary = prepare(
             *texts["train"],

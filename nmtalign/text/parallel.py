@@ -117,7 +117,7 @@ class ParallelText:
                 return
             reader = TmxReader(self.source, self._languages)
             yield from reader.pairs(stream, head)
-            self.skipped, self.note = reader.skipped, reader.note()
+            self.skipped, self.note = reader.skipped, reader.note() + "; columns has no effect" * bool(self._columns)
 
     def _rows(self, lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
         first = next(lines, None)

@@ -90,9 +90,9 @@ def test_what_is_unclear(tmp_path, content, columns, error, message):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1", "windows-1252"])
 def test_tmx(tmp_path, encoding):
-    found = text(tmp_path, TMX.format(encoding=encoding.removesuffix("-sig")).encode(encoding))
+    found = text(tmp_path, TMX.format(encoding=encoding.removesuffix("-sig")).encode(encoding), "1,2")
     assert list(found) == PAIRS
-    assert found.skipped == 1
+    assert (found.skipped, found.note.rpartition("; ")[2]) == (1, "columns has no effect")
 
 
 @pytest.mark.parametrize("start", ["\n", "\ufeff \r\n\n", "<?foo bar?>", "\n<?foo\n?>\n<?a?> ", "<!--a\n-->"])
