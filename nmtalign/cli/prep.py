@@ -17,7 +17,7 @@ from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import FilePair, PathPair, Workspace
 from nmtalign.text.languages import languages_in, suffix_language
 from nmtalign.text.lines import shown
-from nmtalign.text.parallel import first_line, languages_of_columns
+from nmtalign.text.parallel import beginning, languages_of_columns
 
 if TYPE_CHECKING:
     from nmtalign.data.corpus_writer import Summary
@@ -54,6 +54,8 @@ def prep(
     workspace, folder, tell = chosen.workspace, output or chosen.workspace.data, common.notifier(quiet)
     texts = _texts(workspace, train_source, train_target, {"dev": dev, "test": test})
     languages = _languages(workspace, texts["train"], chosen.settings.columns, source_language, target_language)
+    if "columns" in chosen.typed and all(target for _, target in texts.values()):
+        tell(f"warning: --set columns={chosen.settings.columns} has no effect: no text is one file of both languages")
     with common.live_line("reading train", quiet) as show:
         summary = prepare(
             *texts["train"],
@@ -105,7 +107,7 @@ def _languages(
     found = source or own[0] or named[0], target or own[1] or named[1]
     if unknown := [side for side, language in enumerate(found) if not language]:
         path = train[unknown[0]] or train[0]
-        first_line(path)  # a file that is missing, or an archive, is the more important error
+        beginning(path)  # a file that is missing, or an archive, is the more important error
         options = " and ".join(f"--{('source', 'target')[side]}-language CODE" for side in unknown)
         raise UsageError(f"{shown(path)}: its name tells no language; give {options}, such as en")
     return str(found[0]), str(found[1])

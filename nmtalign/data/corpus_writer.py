@@ -11,6 +11,7 @@ import hashlib
 import io
 import itertools
 import json
+import os
 import re
 import shutil
 from collections import Counter
@@ -189,19 +190,33 @@ def text_names(
 ) -> dict[str, tuple[str, str]]:
     """The names of the text files of sets in the folder of a corpus, such as dev.en and dev.fr.
 
-    Raises UsageError for a file of the folder that would be replaced if it is an input, or a text of no corpus there.
+    Raises UsageError for a file of the folder that would be replaced if it is an input, or not a text that prep wrote.
     """
     usable = languages[0] != languages[1] and all(re.fullmatch(r"[\w-]{1,20}", one) for one in languages)
     first, second = languages if usable else SIDES
-    names, ours = {name: (f"{name}.{first}", f"{name}.{second}") for name in sets}, stored_texts(folder)
-    texts = itertools.chain.from_iterable(names.values())
+    names, own = {name: (f"{name}.{first}", f"{name}.{second}") for name in sets}, _own_texts(folder)
+    texts = [*itertools.chain.from_iterable(names.values())]
     for file in (*texts, *VOCABULARY_FILES, *MODEL_FILES, TOKENIZER_FILE, SUMMARY_FILE, CORPUS_FILE):
         check_other(folder / file, inputs)
-    for name, pair in names.items():
-        for path in (folder / file for file in pair):
-            if path.exists() and ours.get(name) != pair:
-                raise UsageError(f"{path}: the {name} set would replace it; rename it, or give another folder with -o")
+    if others := [str(folder / file) for file in texts if file not in own and (folder / file).exists()]:
+        raise UsageError(
+            f"{' and '.join(others)}: would be replaced, and prep did not write this text, or its record is lost; move "
+            "or remove it, or give another folder with -o"
+        )
     return names
+
+
+def _own_texts(folder: Path) -> set[str]:
+    """The names of the text files that prep wrote into a folder; those that differ from an intact corpus are others."""
+    texts = stored_texts(folder)
+    own = {*itertools.chain.from_iterable(texts.values())}
+    with contextlib.suppress(FormatError):
+        for name, split in (Corpus.open(folder).splits if own else {}).items():
+            for file, side in zip(texts.get(name, ()), (split.source, split.target), strict=False):
+                text = "".join(f"{side.text(line)}\n" for line in range(len(side)))
+                if not (folder / file).is_file() or (folder / file).read_bytes() != text.encode():
+                    own.discard(file)
+    return own
 
 
 def write_files(
@@ -276,12 +291,12 @@ def check_replaced(folder: Path, new: Mapping[str, Any], sets: AbstractSet[str],
 
 
 @contextlib.contextmanager
-def corpus_files(folder: Path, force: bool) -> Iterator[Path]:
+def corpus_files(folder: Path, force: bool, inputs: Sequence[Path | None]) -> Iterator[Path]:
     """Yields a folder inside `folder`, which is locked, for temporary files (`work_folder`).
 
     If there is no error, the finished files are put in their places. corpus.h5, which has the hashes of the others,
-    comes last. Another corpus is replaced only with `force` (`check_replaced`), a model never. Raises UsageError if
-    another process is working in `folder`.
+    comes last. What prep wrote for an earlier corpus is removed, unless it is an input now. Another corpus is replaced
+    only with `force` (`check_replaced`), a model never. Raises UsageError if another process is working in `folder`.
     """
     if (force or not (folder / CORPUS_FILE).exists()) and any((folder / name).exists() for name in (BEST, LAST)):
         raise UsageError(f"{folder}: contains a model, which would lose its vocabularies; give another folder with -o")
@@ -293,10 +308,11 @@ def corpus_files(folder: Path, force: bool) -> Iterator[Path]:
         if not force:
             corpus = Corpus.open(new)
             check_replaced(folder, corpus.attributes, set(corpus.splits), files)
-        earlier: Iterable[str] = ()
+        earlier = _own_texts(folder)
         with contextlib.suppress(FormatError):  # else there was no corpus, or a damaged one
-            earlier = Tokenizers.load(folder).files()
+            earlier.update(Tokenizers.load(folder).files())
+        for name in earlier - {path.name for path in files}:
+            if os.path.realpath(folder / name) not in map(os.path.realpath, filter(None, inputs)):
+                (folder / name).unlink(missing_ok=True)
         for path in files:
             path.replace(folder / path.name)
-        for name in {*earlier} - {path.name for path in files}:
-            (folder / name).unlink(missing_ok=True)

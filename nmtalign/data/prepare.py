@@ -84,14 +84,15 @@ def prepare(
         rule = f"there is a {name} text, too; leave out one of the two"
         raise SettingError(rule, **{f"{name}_lines": aside[name]})
     written = [*aside, *(name for name, pair in texts.items() if name != "train" and pair[1] is None)]
-    names = writer.text_names(folder, written, languages, [path for pair in texts.values() for path in pair])
+    inputs = [*itertools.chain.from_iterable(texts.values())]
+    names = writer.text_names(folder, written, languages, inputs)
     checks = CorpusChecks(texts, config, languages, force)
     if not force:
         known = {"source_language": languages[0], "target_language": languages[1]}
         if not checks.by_text:
             known["settings"] = json.dumps(checks.config.identity(), sort_keys=True)
         writer.check_replaced(folder, known, {*texts, *aside})
-    with writer.corpus_files(folder, force) as work:
+    with writer.corpus_files(folder, force, inputs) as work:
         parallel = {name: ParallelText(*pair, regions, config.columns) for name, pair in texts.items()}
         return _Preparation(work, languages, parallel, checks, progress, notify).run(given, aside, names)
 

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import chain, product, zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
@@ -34,11 +34,8 @@ BOM = b"\xef\xbb\xbf"
 BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]*")
 _ESCAPED = re.compile("[\ud800-\udfff\u2028\u2029\u0085]")  # in JSON: no UTF-8, and what readers take for line breaks
 _BUFFER = 1 << 20  # bytes
-# In UTF-16 every second byte of most scripts is a control character, such as \0 of Latin and \4 of Cyrillic letters.
-# The tabs of Hindi, which a table may have, count only beside others.
-_UNMARKED_UTF16 = re.compile(
-    rb"([^\0]\0){2}|(\0[^\0]){2}|(?=.*[\0-\x08\x0b\x0c\x0e-\x1f])(([^\0][\0-\x1f]){2}([^\0][\0-\x1f]|\n)|([\0-\x1f][^\0]){3})"
-)
+_SAMPLE = 1 << 12  # bytes by which an encoding is recognised
+_CONTROL = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f]")  # without tab, line feed and carriage return
 _XZ_MEMORY = 128 << 20  # bytes; a file compressed with -9 needs 65 MB
 _BLOCK = 1 << 16
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
@@ -131,28 +128,18 @@ def reading(path: Path) -> Iterator[BinaryIO]:
 def bounded_lines(stream: BinaryIO, path: Path, head: bytes = b"") -> Iterator[bytes]:
     """The raw lines of a stream, without a byte order mark.
 
-    `path` is its name for messages, `head` its first line if this has been read. Raises InputError naming file and line
-    for a line of more than `LONGEST_LINE` bytes, without reading all of it: a small compressed file may contain a line
-    that does not fit into memory. UTF-16 without a byte order mark is refused, too: letters of many scripts would be
-    valid UTF-8.
+    `path` is its name for messages, `head` its first lines if these have been read. Raises InputError naming file and
+    line for a line of more than `LONGEST_LINE` bytes, without reading all of it: a small compressed file may contain a
+    line that does not fit into memory.
     """
-    number = 1
-    while raw := head or stream.readline(LONGEST_LINE + 1):
+    for number, raw in enumerate(chain(io.BytesIO(head), iter(partial(stream.readline, LONGEST_LINE + 1), b"")), 1):
         if len(raw) > LONGEST_LINE:
             raise InputError(
                 f"{shown(path)}: line {number}: longer than {LONGEST_LINE:,} bytes; give text with one sentence "
                 "per line"
             )
-        if number == 1 and _UNMARKED_UTF16.match(raw):
-            little = len({*raw[1:200:2]}) <= len({*raw[:200:2]})  # its upper bytes differ less than the lower ones
-            encoding = "UTF-16LE" if little else "UTF-16BE"
-            raise InputError(
-                f"{shown(path)}: line 1: UTF-16 without a byte order mark; convert the file to UTF-8: "
-                f"iconv -f {encoding} -t UTF-8"
-            )
         if line := raw if number > 1 else raw.removeprefix(BOM):  # a file with only the mark has no line
             yield line
-        head, number = b"", number + 1
 
 
 def strip_end(raw: bytes) -> bytes:
@@ -242,7 +229,30 @@ def converted(raw: BinaryIO, name: str) -> io.RawIOBase:
             break
     if kind := next((kind for magic, kind in _NO_TEXT.items() if magic.match(head)), ""):
         raise InputError(f"{name}: is {kind}")
-    return _DerivedStream(_utf_8(stream)) if head.startswith(_UTF_16) else stream
+    if head.startswith(_UTF_16):
+        return _DerivedStream(_utf_8(stream))
+    if _CONTROL.search(head := head[:_SAMPLE]) and (found := _unmarked(head)):
+        raise InputError(f"{name}: is {found} without a byte order mark; convert it: iconv -f {found} -t UTF-8")
+    return stream
+
+
+def _unmarked(head: bytes) -> str:
+    """UTF-16 or UTF-32 if a text without a byte order mark is in it, by its first bytes; "" for UTF-8.
+
+    There a line feed has a NUL beside it, and in most scripts the upper bytes are control characters. What could be
+    UTF-8 with control characters, too, is refused: an error is better than garbled lines.
+    """
+    found = {}
+    is_utf_8 = "\ufffd" not in codecs.getincrementaldecoder("UTF-8")("replace").decode(head)
+    for size, order in product((2, 4), ("LE", "BE")):
+        encoding, upper = f"UTF-{8 * size}{order}", head[size - 1 if order == "LE" else 0 :: size]
+        text = codecs.getincrementaldecoder(encoding)("replace").decode(head)
+        ends, controls = text.count("\n"), sum(byte < 0x20 for byte in upper)
+        by_script = controls > 0.9 * len(upper) and (ends > 0 or b"\n" not in head[:-1])
+        by_ends = ends > 0.7 * head.count(b"\n") and (controls > 0.3 * len(upper) or not is_utf_8)
+        if (by_script or by_ends) and not {"\0", "\ufffd"} & {*text}:
+            found[encoding] = ends, -len({*upper})
+    return max(found, key=found.__getitem__, default="")
 
 
 def _zstd() -> Any:

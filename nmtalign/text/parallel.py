@@ -37,7 +37,10 @@ from nmtalign.text.lines import (
 _ROLES = (frozenset(("source", "src")), frozenset(("target", "tgt", "trg")))  # names of columns
 _NAMED = 10  # languages that a message lists
 
-_XML = re.compile(rb"(\xef\xbb\xbf)?\s*<(?:!--|(?:\?xml|!DOCTYPE\s+tmx|tmx)\b)", re.IGNORECASE)
+# Blanks and processing instructions may come before the first tag.
+_XML = re.compile(
+    rb"(\xef\xbb\xbf)?(?:\s|<\?(?!xml\b).*?\?>)*+<(?:!--|(?:\?xml|!DOCTYPE\s+tmx|tmx)\b)", re.IGNORECASE | re.DOTALL
+)
 _WIDE = re.compile(rb"encoding\s*=\s*[\"']utf-?16", re.IGNORECASE)  # `reading` has made UTF-8 of it
 # Elements whose content is formatting code of another program, or a separate text inside it (TMX 1.4b, section 3.3).
 # The text of other elements, such as `hi`, is part of the sentence.
@@ -108,13 +111,13 @@ class ParallelText:
             yield from column_pairs(self.source, (columns[names[first]], columns[names[second]]))
             return
         with reading(self.source) as stream:
-            head = stream.readline(LONGEST_LINE + 1)
+            head = stream.read(_BLOCK) + stream.readline(LONGEST_LINE + 1)
             if not _XML.match(head):
                 yield from self._rows(bounded_lines(stream, self.source, head))
                 return
             reader = TmxReader(self.source, self._languages)
             yield from reader.pairs(stream, head)
-            self.skipped, self.note = reader.skipped, reader.note()
+            self.skipped, self.note = reader.skipped, reader.note() + "; columns has no effect" * bool(self._columns)
 
     def _rows(self, lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
         first = next(lines, None)
@@ -171,21 +174,22 @@ class ParallelText:
 def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
     """The languages that name the columns of a TSV file or table, or ("", ""); raises UsageError for plain text."""
     path = split_folders(path).get("train", path)
-    head = first_line(path)
-    if head and b"\t" not in head and not _XML.match(head):
+    head = beginning(path)
+    first = strip_end(head.partition(b"\n")[0]).removeprefix(BOM)
+    if head and b"\t" not in first and not _XML.match(head):
         raise _one_text(path)
-    found = [*text_columns(path)] if is_table(path) else head.decode("utf-8", "replace").split("\t")
+    found = [*text_columns(path)] if is_table(path) else first.decode("utf-8", "replace").split("\t")
     names = columns.split(",") if columns else found
     codes = [name.strip() if is_known(name) else "" for name in names]
     return (codes[0], codes[1]) if len(codes) == 2 and all(codes) and fit(*codes) != EXACT else ("", "")
 
 
-def first_line(path: Path) -> bytes:
-    """The first line of a text, nothing of a table or a stream; raises InputError if there is no such file."""
+def beginning(path: Path) -> bytes:
+    """The first bytes of a text, nothing of a table or a stream; raises InputError if there is no such file."""
     if is_stream(path) or is_table(path):
         return b""
     with reading(path) as stream:
-        return strip_end(stream.readline(LONGEST_LINE)).removeprefix(BOM)
+        return stream.read(_BLOCK)
 
 
 def _one_text(path: Path) -> UsageError:

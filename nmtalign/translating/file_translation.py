@@ -158,6 +158,7 @@ class FileTranslation:
         self._alignments, self._notify = alignments, notify
         self._stream, self._summary = output, ""
         self._file: ResumableOutput | None = None
+        self._writer: AlignmentWriter | None = None
         if isinstance(output, Path) and not files.stays_in_place(output):
             self._file = ResumableOutput(output, writes_lists(config), inputs.block.start)
         elif resume:
@@ -200,6 +201,8 @@ class FileTranslation:
         """The end of a message about an interruption: what the output contains."""
         if self._file is None:
             return f" after {counted(self.lines, 'line')}"
+        if self._writer is not None:  # both continue after the last line that both have
+            return self._writer.left()
         done = self.done + self.lines if self._file.partial.exists() else 0
         return f"; {self._file.partial} contains {counted(done, 'line')}; --resume continues after them" if done else ""
 
@@ -306,6 +309,7 @@ class FileTranslation:
         with AlignmentWriter(
             path, attributes, config.alignment_type, resume=self._resume, at_most=self.done, notify=self._notify
         ) as writer:
+            self._writer = writer
             if self._file is not None and writer.sentences < self.done:
                 self._notify(
                     f"{self._file.partial} contains {counted(self.done, 'line')}, and there are alignments of "

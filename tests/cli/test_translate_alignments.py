@@ -1,5 +1,6 @@
 """`nmtalign translate --save-alignments`: n-best lists, and a file that is gone on with in step with the text."""
 
+import gzip
 import json
 import math
 
@@ -60,6 +61,12 @@ def test_both_go_on_after_the_same_line(random_model, tmp_path, inside, unfinish
             assert file.sentence_count() == 15
             assert len(file) == len(parts[0])
         (tmp_path / "out").unlink()
+    monkeypatch.setattr(alignment_file, "COMMIT", 4)
+    (tmp_path / "in.en").write_bytes(gzip.compress(TEXT * 3)[:-4])  # the error comes after the last line
+    told = inside(*arguments, "--set", "batch_size=1").stderr.decode()
+    assert told.endswith("; a.h5.partial has 12 pairs, and --resume continues after them\n")
+    done = inside(*arguments, "--resume")
+    assert b"and there are alignments of 12: both continue after line 12\n" in done.stderr
 
 
 def test_a_resumed_run_has_the_same_files_by_content(random_model, tmp_path, inside, unfinished):

@@ -137,14 +137,29 @@ def test_what_cannot_be_set_aside(tmp_path):
         prepare(texts, tmp_path / "data", PrepConfig(dev_lines=5), LANGUAGES, texts)
     assert not (tmp_path / "data").exists()
     (tmp_path / "data").mkdir()
-    (tmp_path / "data/dev.en").write_text("mine\n")
+    for language in LANGUAGES:
+        (tmp_path / f"data/dev.{language}").write_text("mine\n")
     for force in (False, True):
-        with pytest.raises(UsageError, match=r"data/dev\.en: the dev set would replace it"):
+        with pytest.raises(UsageError, match=r"data/dev\.en and .*dev\.fr: would be replaced, .* move or"):
             prepare(texts, tmp_path / "data", PrepConfig(dev_lines=5), LANGUAGES, force=force)
-    (tmp_path / "data/dev.en").unlink()
-    for lines in (5, 6):
-        prepare(texts, tmp_path / "data", PrepConfig(dev_lines=lines), LANGUAGES, force=True)  # it may replace its own
-        assert len((tmp_path / "data/dev.en").read_text().splitlines()) == lines
+
+
+def test_texts_of_an_earlier_corpus_are_removed_unless_they_are_given_or_changed(tmp_path):
+    texts, folder = write_pairs(tmp_path, "train", GOOD), tmp_path / "data"
+    own = [folder / f"{name}.{language}" for name in ("dev", "test") for language in LANGUAGES]
+
+    def prepared(dev=None, **sets):
+        prepare(texts, folder, PrepConfig(**sets), LANGUAGES, dev, force=True)
+        return [path.exists() for path in own]
+
+    assert all(prepared(dev_lines=5, test_lines=5))
+    assert not any(prepared())
+    prepared(dev_lines=5, test_lines=5)
+    assert all(prepared(dev_lines=6, test_lines=5))
+    own[2].write_text("mine\n")
+    with pytest.raises(UsageError, match=r"test\.en: would be replaced"):
+        prepared(test_lines=5)
+    assert prepared(dev=(own[0], own[1])) == [True, True, True, False]
 
 
 def test_new_settings_at_their_defaults_are_not_recorded():

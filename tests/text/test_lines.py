@@ -46,6 +46,8 @@ def write(path: Path, content: bytes) -> Path:
         (b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n", ["one", "\ufefftwo"]),
         (b"\n\n \n", ["", "", " "]),
         (b"\x1b[0ma\tb\tc\td\n", ["\x1b[0ma\tb\tc\td"]),
+        (b"a\0b\0\nhello\n", ["a\0b\0", "hello"]),
+        (b"word\0\nhello\0\n", ["word\0", "hello\0"]),
     ],
 )
 def test_only_the_newline_ends_a_line(tmp_path: Path, content: bytes, lines: list[str]) -> None:
@@ -130,10 +132,13 @@ def test_a_line_has_a_bound_and_no_more_of_it_is_read(tmp_path: Path, pack: Call
         (b"fine\nso far\nab\xff\n", r"line 3: not UTF-8 \(byte 0xff at column 3\); .*iconv -f WINDOWS-1252 -t UTF-8"),
         *((bad, "line 1: not UTF-8") for bad in (b"\xed\xa0\x80\n", b"\xc3", b"\xc3\n", b"\xff\xff")),
         *(
-            (f"{text}\n".encode(f"utf-16-{end}"), f"line 1: UTF-16 .*iconv -f UTF-16{end.upper()} -t UTF-8")
-            for text in ("hello", "Привет, мир!", "ПАПА", "да", "สวัสดี", "नमस्ते दुनिया", "3 мая", "தமிழ்")
-            for end in ("le", "be")
+            (f"{text}\n".encode(encoding), f"is {encoding} without .* iconv -f {encoding} -t UTF-8")
+            for text in ("hello", "Привет, мир!", "ПАПА", "да", "สวัสดี", "नमस्ते दुनिया", "3 мая", "தமிழ்", "你好", "\none")
+            for encoding in ("UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE")
         ),
+        ("one".encode("utf-16-be"), "is UTF-16BE"),
+        ("hello\n".encode("utf-16-le")[:-1], "is UTF-16LE"),  # as `head -1` cuts it off
+        (("х" * 2047 + "🦊").encode("utf-16-le"), "is UTF-16LE"),
         *(
             (b"\xff\xfe" + "one\ntwo".encode("utf-16-le") + tail, "line 2: not UTF-8")  # half a character
             for tail in (b"\x3d\xd8", b"\x3d\xd8a\0\n\0", b"a")

@@ -1,6 +1,8 @@
 """One file with both languages: TSV with and without a header, and TMX, read without trust."""
 
 import gzip
+import os
+import threading
 import tracemalloc
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from nmtalign.errors import InputError, UsageError
 from nmtalign.text import parallel
 from nmtalign.text.lines import LONGEST_LINE
-from nmtalign.text.parallel import ParallelText, one_line
+from nmtalign.text.parallel import ParallelText, languages_of_columns, one_line
 
 TMX = """<?xml version="1.0" encoding="{encoding}"?>
 <!DOCTYPE tmx SYSTEM "tmx14.dtd">
@@ -45,6 +47,7 @@ def text(folder, content, columns=""):
         ('"a ""b"""\t"c"\r\n\r\n', "", [('"a ""b"""', '"c"'), ("", "")]),
         ("\ufeffa\tb", "", [("a", "b")]),
         ("", "", []),
+        ("\t\n \t \na\tb\n", "", [("", ""), (" ", " "), ("a", "b")]),
     ],
 )
 def test_columns(tmp_path, content, columns, pairs):
@@ -74,7 +77,7 @@ def test_the_choice_is_told(tmp_path):
         ("a\tb\n", "1,5", UsageError, "columns: .*c has no column 5; it has 2 columns: a, b"),
         ("a\tb\n", "1,x", UsageError, "columns: .*c has no column x"),
         ("en\tfr\na\tb\n", "en,1", UsageError, "columns: en,1 is only column 1 of .*c; give two"),
-        ("only\n", "", UsageError, "c: one text is given; give its translation too: SRC TGT, or one TMX or TSV"),
+        ("\nonly\n", "", UsageError, "c: one text is given; give its translation too: SRC TGT, or one TMX or TSV"),
         ("a\tb\nc\n", "", InputError, "c: line 2: 1 column, but line 1 has 2"),
         ("a\tb\nc\td\te\n", "", InputError, "c: line 2: 3 columns, but line 1 has 2"),
         (b"a\tb\nc\t\xe9\n", "", InputError, "c: line 2: not UTF-8"),
@@ -87,9 +90,18 @@ def test_what_is_unclear(tmp_path, content, columns, error, message):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1", "windows-1252"])
 def test_tmx(tmp_path, encoding):
-    found = text(tmp_path, TMX.format(encoding=encoding.removesuffix("-sig")).encode(encoding))
+    found = text(tmp_path, TMX.format(encoding=encoding.removesuffix("-sig")).encode(encoding), "1,2")
     assert list(found) == PAIRS
-    assert found.skipped == 1
+    assert (found.skipped, found.note.rpartition("; ")[2]) == (1, "columns has no effect")
+
+
+@pytest.mark.parametrize("start", ["\n", "\ufeff \r\n\n", "<?foo bar?>", "\n<?foo\n?>\n<?a?> ", "<!--a\n-->"])
+def test_what_may_come_before_tmx(tmp_path, start):
+    path = text(tmp_path, start + TMX.partition("?>\n")[2].replace("<!DOCTYPE tmx", "<!DOCTYPE\ntmx")).source
+    assert languages_of_columns(path, "") == ("", "")
+    os.mkfifo(tmp_path / "pipe")
+    threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(path.read_bytes(),), daemon=True).start()
+    assert list(ParallelText(tmp_path / "pipe", None, ("en", "fr"))) == PAIRS
 
 
 @pytest.mark.parametrize(
