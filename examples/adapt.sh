@@ -9,7 +9,8 @@ model=$1 train=$2 dev=$3 test=$4 old=$5 src=$6 tgt=$7
 shift 7
 
 for language in "$src" "$tgt"; do
-    cat "$train.$language" ${KEEP:+"$KEEP.$language"} > "adapted-train.$language"
+    # awk 1 is like cat, but each file ends with a line break.
+    awk 1 "$train.$language" ${KEEP:+"$KEEP.$language"} > "adapted-train.$language"
 done
 nmtalign prep "adapted-train.$src" "adapted-train.$tgt" --dev "$dev.$src" "$dev.$tgt" --vocabulary-from "$model" -o data-adapted/
 nmtalign train data-adapted/ -o adapted/ --init-from "$model" "$@"

@@ -28,6 +28,8 @@ from nmtalign import AlignmentRecord, align
 def main() -> None:
     """Scores all pairs, then writes the best ones in their order."""
     forward, backward, source, target, share, output = sys.argv[1:]
+    if len({sum(1 for _ in read(path)) for path in (source, target)}) > 1:
+        sys.exit(f"{source} and {target} have different numbers of lines")
     judgements = np.array(list(judge(forward, backward, source, target)))
     scores = np.minimum(rank(judgements[:, 0]), rank(judgements[:, 1]))
     np.savetxt(f"{output}.scores", np.column_stack([judgements, scores]), fmt="%.6g", delimiter="\t")

@@ -87,13 +87,13 @@ class Setting:
             return
         largest = _MOST_INTEGER if self.base is int else sys.float_info.max  # with which nmtalign can compute
         for bound, kept, rule in (
-            (self.lowest, operator.ge, "at least {:.7g}"),
-            (self.above, operator.gt, "greater than {:g}"),
-            (largest if self.at_most is None and self.below is None else self.at_most, operator.le, "at most {:.10g}"),
-            (self.below, operator.lt, "less than {:g}"),
+            (self.lowest, operator.ge, "at least"),
+            (self.above, operator.gt, "greater than"),
+            (largest if self.at_most is None and self.below is None else self.at_most, operator.le, "at most"),
+            (self.below, operator.lt, "less than"),
         ):
             if bound is not None and not kept(value, bound):
-                raise SettingError(f"must be {rule.format(bound)}", **{self.name: value})
+                raise SettingError(f"must be {rule} {plain(bound)}", **{self.name: value})
 
     def convert(self, origin: str, value: Any) -> Any:
         """`value` as the type of the setting; raises UsageError that names the setting and what is allowed."""
@@ -269,7 +269,7 @@ def written(origin: str, name: str, value: Any) -> str:
         return f"{origin}{' ' if origin.endswith(']') else ': '}{name} = {shortened(toml(value))}"
     if isinstance(value, bool):
         return option(name, value) if origin == COMMAND_LINE else f"{SET} {name}={toml(value)}"
-    text = shortened(f"{value:.10g}" if isinstance(value, float) else str(value))
+    text = shortened(plain(value))
     return f"{option(name)} {text}" if origin == COMMAND_LINE else f"{SET} {name}={text}"
 
 
@@ -282,6 +282,11 @@ def option(name: str, value: bool = True) -> str:
 def toml(value: Any) -> str:
     """A value in TOML's notation."""
     return str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def plain(value: Any) -> str:
+    """A value as a user would write it."""
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def shortened(text: str) -> str:

@@ -125,7 +125,7 @@ def check_alike(first: str, second: str, pairs: Iterable[tuple[Links, Links]]) -
         if _is_shorter(both):
             raise InputError(
                 f"{few}: counts the words between spaces, and {many} counts tokens, where punctuation marks are "
-                "separate; give links of the same texts, for example of the tokenised ones"
+                "separate, or the texts are others; give links of the same texts, for example of the tokenised ones"
             )
 
 

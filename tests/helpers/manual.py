@@ -10,7 +10,7 @@ import sys
 from nmtalign import errors
 from nmtalign.cli.app import COMMANDS
 from nmtalign.cli.options import load_command, metavar
-from nmtalign.settings.definition import SECTIONS, Setting, toml
+from nmtalign.settings.definition import SECTIONS, Setting, plain, toml
 from nmtalign.settings.presets import AUTO, PRESETS
 
 _MARKUP = re.compile(r"(?<!\\)\[/?[a-z]+\]")  # of rich
@@ -83,7 +83,7 @@ def _sections():
 def _key(one):
     kind = "true, false" if one.base is bool else ", ".join(one.choices) or metavar(one)
     limits = (("at least", one.lowest), ("above", one.above), ("at most", one.at_most), ("below", one.below))
-    bounds = [f"{name} {limit:.10g}" for name, limit in limits if limit is not None and one.base in (int, float)]
+    bounds = [f"{name} {plain(limit)}" for name, limit in limits if limit is not None and one.base in (int, float)]
     default = one.unset or f"`{toml(one.default)}`"
     since = f" Since {one.since}." if one.since else ""
     star = "*" if one.common else ""
