@@ -160,6 +160,7 @@ ERRORS = """
 3 prep empty.en empty.fr -o x => empty.en and empty.fr: no lines; give files with text
 3 score empty.fr -r test.fr => empty.fr: is empty; give a text with one line per sentence
 2 sample /dev/null/x => /dev/null: is a file; give the name of a folder
+2 sample x --seed 9223372036854775808 => --seed 9223372036854775808: must be at most 9223372036854775807
 2 train data -o train.en => train.en: is a file; give the name of a folder
 2 prep train.en train.fr -o train.txt => train.txt: is a file; give the name of a folder
 2 align test.en test.fr -o model => model: HDF5 needs a file: give a name such as alignments.h5
