@@ -276,17 +276,15 @@ def _train_pieces(paths: Sequence[Path], name: str, kind: str, size: int, any_si
     import sentencepiece
 
     step = max(1, -(-sum(path.stat().st_size for path in paths) // SAMPLE_BYTES[kind]))
-
-    def sample() -> Iterator[str]:
-        lines = itertools.chain.from_iterable(map(spooled_lines, paths))
-        for line in map(blanks_to_spaces, itertools.islice(lines, 0, None, step)):
-            yield from _PARTS.findall(line) if len(line.encode()) > _LONGEST else (line,)
-
-    characters = set(itertools.chain.from_iterable(sample()))
+    # A complete list: sentencepiece would report an interruption of an iterator as an error of its own.
+    sample, lines = list[str](), itertools.chain.from_iterable(map(spooled_lines, paths))
+    for line in map(blanks_to_spaces, itertools.islice(lines, 0, None, step)):
+        sample += _PARTS.findall(line) if len(line.encode()) > _LONGEST else (line,)
+    characters = set(itertools.chain.from_iterable(sample))
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=sample(),
+            sentence_iterator=iter(sample),
             model_writer=model,
             model_type=kind,
             vocab_size=size - 1,

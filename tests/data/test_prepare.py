@@ -1,4 +1,5 @@
 import gc
+import inspect
 import json
 import random
 from functools import partial
@@ -7,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 from helpers.parallel_texts import files_of, write_pairs
+from sentencepiece import SentencePieceTrainer
 
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
@@ -202,6 +204,19 @@ def test_one_line_for_subword_sizes_that_cannot_be(tmp_path):
         prepare(texts, tmp_path / "data", PrepConfig(vocabulary="bpe", size="4"), LANGUAGES)
     prepare((texts[0], texts[0]), tmp_path / "data", PrepConfig(vocabulary="unigram", size=largest), LANGUAGES)
     assert len(Corpus.open(tmp_path / "data").source_vocabulary) == int(largest)
+
+
+def test_sentencepiece_runs_no_code_of_python_in_which_an_interruption_would_become_its_error(tmp_path, monkeypatch):
+    learn, iterators = SentencePieceTrainer.train, []
+
+    def watched(*, sentence_iterator, **how):
+        iterators.append(sentence_iterator)
+        learn(sentence_iterator=sentence_iterator, **how)
+
+    monkeypatch.setattr(SentencePieceTrainer, "train", watched)
+    config = PrepConfig(vocabulary="bpe", size="100:120", workers=1)
+    prepare(write_pairs(tmp_path, "train", many_pairs(300)), tmp_path / "data", config, LANGUAGES)
+    assert [inspect.isgenerator(one) for one in iterators] == [False, False]
 
 
 def test_wide_ids_where_the_vocabulary_is_large(tmp_path):
