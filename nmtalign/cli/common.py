@@ -290,11 +290,11 @@ def _watch_others(pause: float = 1.0) -> None:
         time.sleep(pause)
         now, used = _clocks()
         busy, began, before = (used - before) / (now - began), now, used
-        if busy > _BUSY:
-            joined = joined or _join(busy)
-        elif joined:
+        needed = busy > _BUSY
+        joined = joined or (needed and _join(busy))
+        if joined != needed:
             break
-    _start_watch()  # the threads that have joined end with this one
+    _start_watch()  # the threads that have joined end with this one, which also keeps the number that PyTorch told it
 
 
 def _join(busy: float) -> bool:
@@ -305,7 +305,8 @@ def _join(busy: float) -> bool:
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "compile"):  # defined at the end of the import
         return False
-    short: bool = busy + torch.get_num_threads() > len(os.sched_getaffinity(0)) + _BUSY
+    threads = torch.get_num_threads()  # one does not wait; the command may ask for more later
+    short: bool = threads > 1 and busy + threads > len(os.sched_getaffinity(0)) + _BUSY
     if short:
         with _joining:
             torch.zeros(1 << 17).add_(1)  # large enough for several threads

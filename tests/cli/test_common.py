@@ -17,12 +17,13 @@ from nmtalign.errors import UsageError
 
 
 def test_threads_join_while_others_compute_and_leave_afterwards(monkeypatch):
-    looks, joined = iter([(0.0, 0.0), (1.0, 0.0), (2.0, 1.0), (3.0, 2.0), (4.0, 4.0), (5.0, 4.1)]), []
+    looks, joined = iter([(0.0, 0.0), (1.0, 0.0), (2.0, 1.0), (2.0, 1.0), (3.0, 2.0), (4.0, 4.0), (5.0, 4.1)]), []
     monkeypatch.setattr(common, "_clocks", lambda: next(looks))
     monkeypatch.setattr(common, "_join", lambda busy: joined.append(busy) or len(joined) > 1)  # the first time too few
-    monkeypatch.setattr(common, "_start_watch", lambda: joined.append("left"))
+    monkeypatch.setattr(common, "_start_watch", lambda: joined.append("another thread"))
+    common._watch_others(0.0)  # PyTorch would tell a thread that has asked before the old number of threads
     common._watch_others(0.0)
-    assert joined == [1.0, 1.0, "left"]
+    assert joined == [1.0, "another thread", 1.0, "another thread"]
 
 
 def test_an_unfinished_import_of_pytorch_is_left_alone(monkeypatch):
@@ -71,6 +72,8 @@ GUEST = """
 import sys, threading, time
 import psutil, torch
 from nmtalign.cli import common
+torch.set_num_threads(1)
+assert not common._join(1000.0)
 torch.set_num_threads(2)
 torch.zeros(1 << 20).add_(1)
 count, before = psutil.Process().num_threads, psutil.Process().num_threads()
