@@ -90,6 +90,7 @@ def report(folder):
         Heading("Scores"),
         DataTable(("system", *(["n"] * 12), "BLEU"), [(row[0], *([row[1]] * 12), row[2]) for row in rows]),
         Figure("", "A figure", svg),
+        Figure("", "A heat map", svg.replace("</svg>", '<image href="data:," /></svg>')),
         SentenceTexts("Line 1", texts),
     ]
     (folder / "report.html").write_text(to_page(Document("Report", blocks)), encoding="utf-8")
@@ -123,6 +124,8 @@ def test_pages_fit_ask_for_nothing_and_have_two_colour_schemes(browser, request,
     assert browser.run(script) == [False, None]
     paper = browser.run("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", paper)[:3])) < 200) == (scheme == "dark")
+    filters = browser.run("return [...document.images].map(e => getComputedStyle(e).filter.slice(0, 6))")
+    assert name != "report" or filters == ["invert" if scheme == "dark" else "none", "none"]
     unnamed = (
         "return [...document.querySelectorAll('input, button, select, [role=region], [role=img]')].filter(e =>"
         " !(e.labels?.length || e.getAttribute('aria-label') || e.textContent.trim())).map(e => e.outerHTML)"
