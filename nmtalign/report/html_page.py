@@ -63,9 +63,9 @@ def _block(block: doc.Block) -> str:
             return f'<article class="card"><h3>{_inline(block.title)}</h3><div class="texts">{texts}</div></article>\n'
         case doc.Figure():
             data, caption = base64.b64encode(block.svg.encode("utf-8", "replace")).decode("ascii"), _text(block.caption)
-            image = f'<img alt="{caption}" src="data:image/svg+xml;base64,{data}">'
-            below = f'<figcaption dir="auto">{caption}</figcaption>'
-            return f'<figure class="plot"><div class="scroll">{image}</div>{below}</figure>'
+            kind = "heatmap" if "<image" in block.svg else "plot"  # a heat map contains its cells as an image
+            image = f'<div class="scroll"><img alt="{caption}" src="data:image/svg+xml;base64,{data}"></div>'
+            return f'<figure class="{kind}">{image}<figcaption dir="auto">{caption}</figcaption></figure>'
 
 
 def _table(table: doc.DataTable) -> str:

@@ -2,7 +2,8 @@
 
 const live = JSON.parse(stored("live")[0]), began = performance.now();
 const WAIT = 250; // milliseconds after the last key
-const isWord = (token) => /[\p{L}\p{N}]/u.test(token);
+const isWord = (token) => token !== "</s>" && /[\p{L}\p{N}]/u.test(token);
+const isBlank = (answer) => answer.source.length === 1; // only </s>
 const quoted = (token) => `“${token}”`;
 
 /* Everything that a translation depends on. `forced` are the ids of the first words, `weights` those of a step that the
@@ -76,11 +77,6 @@ const rowOf = (head, ...cells) =>
 
 async function translate(options = {}) {
   const version = ++now.version, { text, forced, weights } = now;
-  if (!text.trim()) {
-    $("translation").textContent = "";
-    $("status").textContent = "Type a sentence.";
-    return;
-  }
   const { number, uniform } = system(), started = performance.now();
   let answer;
   try {
@@ -91,7 +87,13 @@ async function translate(options = {}) {
   }
   if (version !== now.version) return; // a later change has overtaken it
   const before = now.answer;
-  now.answer = answer;
+  now.answer = isBlank(answer) ? null : answer;
+  $("explained").hidden = !now.answer;
+  if (!now.answer) {
+    $("translation").textContent = "";
+    $("status").textContent = "Type a sentence.";
+    return;
+  }
   now.step = Math.min(now.step, answer.target.length - 1);
   $("translation").textContent = answer.text;
   const unknown = answer.source.filter((_, place) => answer.ids[place] === 1);
@@ -109,9 +111,8 @@ async function translate(options = {}) {
 function restart(event) {
   Object.assign(now, { text: $("text").value, forced: [], weights: {}, step: 0, hidden: null });
   lengthSlider.set(0);
-  measured.clear();
-  $("lengths").hidden = true;
-  return translate({ event }).then(() => showLength(0));
+  forgetLengths();
+  return translate({ event }).then(showLength);
 }
 
 function setText(text, reference = "") {
@@ -178,8 +179,7 @@ function fillWeights(weights, energies) {
 
 function showStep() {
   const { answer, step } = now, { energies, weights, context, state, update, reset, best } = answer.steps[step];
-  const input = stepSlider.element.querySelector("input");
-  input.max = answer.target.length - 1;
+  stepSlider.input.max = answer.target.length - 1;
   stepSlider.set(step);
   fillWeights(weights, energies ?? answer.source.map(() => NaN));
   const vectors = [["Context", context, "the sum of the annotations by their weights"], ["State", state, "what the decoder remembers"],
@@ -278,12 +278,18 @@ function showTree() {
 
 /* 5. Longer sentences. A part is the sentence, or one that is appended, with a reference. */
 
-const MOST = 6, measured = new Map();
+const MOST = 6;
+let measured = new Map();
+
+function forgetLengths() {
+  measured = new Map();
+  $("lengths").hidden = true;
+}
 
 async function partsOf(count) {
   const others = live.samples.slice(Math.floor(live.samples.length / 3)).filter(([source]) => source !== now.text);
   const parts = [[now.text, $("reference").value], ...others, ...Array(MOST).fill([now.text, $("reference").value])].slice(0, count);
-  for (const part of parts.filter(([, reference]) => !reference)) {
+  for (const part of parts.filter(([, reference]) => !reference.trim())) {
     part[1] = (await ask("translate", { number: 0, text: part[0], beam: 1 })).text; // the best that there is to compare with
   }
   return parts;
@@ -302,28 +308,25 @@ function kept(text, reference) {
 }
 
 async function measure(count) {
-  const { version } = now;
-  if (!measured.has(count)) {
+  const known = measured; // of this sentence and its reference
+  if (!known.has(count)) {
     const parts = await partsOf(count), text = parts.map(([source]) => source).join(" ");
     const reference = parts.map(([, target]) => target).join(" ");
     const found = [];
     for (const { number, uniform } of systems) found.push(await ask("translate", { number, uniform, text, beam: 1 }));
     const wanted = reference.split(" ").filter(isWord).length || 1;
-    const result = { text, found: found.map((one) => {
+    known.set(count, { text, found: found.map((one) => {
       const own = kept(one.text, reference), words = one.text.split(" ");
       return { words, own, share: Math.min(1, words.filter((word, k) => own[k] && isWord(word)).length / wanted) };
-    }), length: found[0].source.length - 1 };
-    if (version !== now.version) return result; // of a sentence that is no longer there
-    measured.set(count, result);
+    }), length: found[0].source.length - 1 });
   }
-  return measured.get(count);
+  return known.get(count);
 }
 
-async function showLength(place) {
-  const sentence = now.text;
-  if (!sentence.trim()) return;
-  const { text, found } = await measure(place + 1);
-  if (sentence !== now.text) return;
+async function showLength() {
+  const known = measured, { value } = lengthSlider.input;
+  const { text, found } = await measure(+value + 1);
+  if (known !== measured || value !== lengthSlider.input.value) return; // a later change has overtaken it
   const card = (head, ...words) => make("div", { class: "card" }, make("h3", {}, head), make("p", { class: "words", dir: "auto" }, ...words));
   $("texts").replaceChildren(card("Source", text), ...found.map(({ words, own, share }, k) => {
     const made = card(systems[k].name, ...words.flatMap((word, w) => [own[w] ? word : make("mark", { class: "wrong" }, word), " "]));
@@ -333,10 +336,10 @@ async function showLength(place) {
 }
 
 const lengthSlider = slider("Length of the source", MOST - 1, (place) => (place ? `the sentence and ${place} more` : "the sentence"),
-  (place) => { note(`${place} sentences appended`); showLength(place); });
+  (place) => { note(`${place} sentences appended`); showLength(); });
 
 async function measureAll() {
-  if (!now.text.trim()) return;
+  if (!now.answer) return;
   $("measure").disabled = true;
   const table = $("lengths").firstChild;
   table.tHead.replaceChildren(make("tr", {}, make("th", {}, "Tokens"), ...systems.map(({ name }) => make("th", { colspan: 2 }, name))));
@@ -359,13 +362,13 @@ const cosine = (a, b) => {
 
 async function showPair() {
   const text = $("second").value, first = now.answer, { number, uniform } = system();
-  if (!text.trim() || !first) {
+  const second = await ask("translate", { number, uniform, text, beam: +$("beam").value });
+  if (text !== $("second").value || first !== now.answer) return;
+  if (isBlank(second) || !first) {
     $("pair").replaceChildren();
     $("alike").hidden = true;
     return;
   }
-  const second = await ask("translate", { number, uniform, text, beam: +$("beam").value });
-  if (text !== $("second").value || first !== now.answer) return;
   $("pair").replaceChildren(...[first, second].map(({ source, target, steps, text: translation }) => make("div", { class: "card" },
     make("p", { class: "words", dir: "auto" }, translation),
     steps[0].weights ? attention(source, target, (t, s) => (first.steps === steps && t === now.hidden ? 0 : steps[t].weights[s])) : "")));
@@ -386,13 +389,17 @@ function showExercises() {
   $("guess").replaceChildren(...options(source));
   $("hide").disabled = !steps[0].weights;
   if (now.hidden !== null && now.hidden >= target.length) now.hidden = null;
+  showHidden();
+}
+
+function showHidden() {
   $("check").disabled = now.hidden === null;
+  $("verdict").textContent = now.hidden === null ? "" : `The weights of ${quoted(now.answer.target[now.hidden])} are hidden.`;
 }
 
 function hideRow() {
   now.hidden = +$("row").value;
-  $("check").disabled = false;
-  $("verdict").textContent = `The weights of ${quoted(now.answer.target[now.hidden])} are hidden.`;
+  showHidden();
   note(`row ${now.hidden + 1} hidden`);
   showStep();
   showPair();
@@ -414,7 +421,7 @@ async function showLoss() {
   const reference = $("reference").value, { text, version } = now, { number, uniform } = system();
   $("nats").hidden = true;
   $("loss").textContent = "";
-  if (!reference.trim() || !text.trim()) return;
+  if (!reference.trim() || !now.answer) return;
   const own = await ask("loss", { number, uniform, text, reference });
   const yours = await ask("loss", { number, uniform, text, reference, weights: now.weights });
   if (version !== now.version || reference !== $("reference").value) return;
@@ -504,7 +511,7 @@ $("measure").addEventListener("click", measureAll);
 $("second").addEventListener("input", later(() => { note(`second sentence ${quoted($("second").value)}`); showPair(); }));
 $("hide").addEventListener("click", hideRow);
 $("check").addEventListener("click", checkGuess);
-$("reference").addEventListener("input", later(() => { measured.clear(); showLoss(); }));
+$("reference").addEventListener("input", later(() => { forgetLengths(); showLength(); showLoss(); }));
 $("copy").addEventListener("click", () => copy($("log").value).then(
   () => { $("copied").textContent = "Copied."; }, () => { $("log").select(); $("copied").textContent = "Press Ctrl+C to copy it."; }));
 $("facts").textContent = live.models.map(({ facts }) => facts).join(" · ");

@@ -39,7 +39,7 @@ function slider(label, last, text, changed) {
   };
   input.addEventListener("input", () => { set(+input.value); changed(+input.value); });
   set(0);
-  return { element: make("label", { class: "slider" }, make("span", {}, label), input, output), set };
+  return { element: make("label", { class: "slider" }, make("span", {}, label), input, output), input, set };
 }
 
 /* A table whose columns of numbers can be sorted by a click on their heads; `data-sortable` is the first of them. Cells

@@ -12,7 +12,7 @@ const tell = (message, isError = false) => {
 async function ask(address, options) {
   const response = await fetch(address, options).catch(() => { throw new Error("The server does not answer."); });
   const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(answer.error || `The server answered ${response.status}.`);
+  if (!response.ok) throw new Error(answer.error || `The server answered ${response.status}.`, { cause: response.status });
   return answer;
 }
 
@@ -34,12 +34,19 @@ async function translate() {
   if (chosen.alignments) query.set("alignment", "soft");
   if ($("beam").value) query.set("beam", $("beam").value);
   const body = JSON.stringify($("text").value.split("\n").map((line) => ({ text: line })));
+  const send = () => ask(`translate/json?${query}`, { method: "POST", body });
+  let note = "";
   try {
-    const answers = await ask(`translate/json?${query}`, { method: "POST", body });
+    const answers = await send().catch((error) => {
+      if (error.cause !== 413 || !query.has("alignment")) throw error;
+      query.delete("alignment"); // which has a lower limit than the text
+      note = "The text is too long to show its alignments.";
+      return send();
+    });
     $("result").replaceChildren(...answers.map(card));
     translated = answers.map((one) => one.translation).join("\n");
     $("copy").hidden = false;
-    tell("");
+    tell(note);
   } catch (error) {
     tell(error.message, true);
   }

@@ -100,6 +100,10 @@ def test_the_other_direction_the_beam_and_an_error(browser, client, french):
     browser.point("#translate", click=True)
     browser.until("return document.querySelector('#status.error')")
     assert browser.texts("#status") == ["1,002 lines: send at most 1,000 in one request"]
+    browser.run("document.getElementById('text').value = 'x'.repeat(8000)")
+    browser.point("#translate", click=True)
+    browser.until("return document.getElementById('status').textContent.startsWith('The text is too long to show')")
+    assert (len(browser.texts("#result .text")), browser.texts(".word")) == (1, [])
     browser.log()
 
 

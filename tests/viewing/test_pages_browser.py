@@ -90,6 +90,7 @@ def report(folder):
         Heading("Scores"),
         DataTable(("system", *(["n"] * 12), "BLEU"), [(row[0], *([row[1]] * 12), row[2]) for row in rows]),
         Figure("", "A figure", svg),
+        Figure("", "A heat map", svg.replace("</svg>", '<image href="data:," /></svg>')),
         SentenceTexts("Line 1", texts),
     ]
     (folder / "report.html").write_text(to_page(Document("Report", blocks)), encoding="utf-8")
@@ -123,6 +124,8 @@ def test_pages_fit_ask_for_nothing_and_have_two_colour_schemes(browser, request,
     assert browser.run(script) == [False, None]
     paper = browser.run("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", paper)[:3])) < 200) == (scheme == "dark")
+    filters = browser.run("return [...document.images].map(e => getComputedStyle(e).filter.slice(0, 6))")
+    assert name != "report" or filters == ["invert" if scheme == "dark" else "none", "none"]
     unnamed = (
         "return [...document.querySelectorAll('input, button, select, [role=region], [role=img]')].filter(e =>"
         " !(e.labels?.length || e.getAttribute('aria-label') || e.textContent.trim())).map(e => e.outerHTML)"
@@ -236,6 +239,16 @@ def test_the_live_page_translates_what_is_typed(browser, live):
     assert not browser.run("return document.title.includes('hit')")
     browser.until("return document.documentElement.dataset.examples")
     assert "Long sentence" in browser.texts("#preset option")
+    browser.point("#hide", click=True)
+    assert "are hidden" in text(browser, "#verdict")
+    for blank in ("", "\u200b"):
+        change(browser, "#text", blank)
+        browser.until("return document.querySelector('#status').textContent === 'Type a sentence.'")
+        assert not browser.run("return document.querySelector('#map').checkVisibility()")
+        change(browser, "#text", "the car")
+        browser.until("return document.querySelector('#translation').textContent")
+        assert browser.run("return document.querySelector('#map').checkVisibility()")
+        assert text(browser, "#verdict") == ""
     change(browser, "#preset", len(browser.texts("#preset option")) - 2)  # the first option is empty
     browser.until("return document.querySelector('#log').value.includes('example')")
     assert text(browser, "#note") == "The longest of the examples."
@@ -320,6 +333,7 @@ def test_attention_off_comparison_and_exercises(browser, live):
     change(browser, "#second", "the house is red")
     browser.until("return document.querySelectorAll('#pair .card').length === 2")
     assert "Cosine of the annotations" in text(browser, "#alike")
+    assert "</s>" not in text(browser, "#alike")
     browser.point("#hide", click=True)
     assert set(browser.texts("#weights td:nth-child(3)")) == {"?"}
     browser.point("#check", click=True)
@@ -327,6 +341,8 @@ def test_attention_off_comparison_and_exercises(browser, live):
     change(browser, "#reference", "the house")
     browser.until("return document.querySelectorAll('#nats tbody tr').length === 3")
     assert re.match(r"Loss of the model: \d+\.\d+ nats", text(browser, "#loss"))
+    change(browser, "#reference", browser.texts("#texts .card:nth-child(2) .words")[0])
+    browser.until("return document.querySelector('#texts .card:nth-child(2) .quiet').textContent.startsWith('100 %')")
     change(browser, "#system", 2)
     browser.until("return document.querySelector('#log').value.includes('decoder fixed vector')")
     assert set(browser.texts("#weights td:nth-child(3)")) == {"–"}
