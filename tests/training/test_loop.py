@@ -53,6 +53,8 @@ def test_events_files_and_settings(reversal, tmp_path):
     settings = json.loads((tmp_path / "model/config.json").read_text())
     assert settings["training"]["learning_rate"] == 5e-3
     assert settings["model"]["hidden"] == 32
+    # Its validations have translated too few sentences for a confidence.
+    assert next(Translator.load(tmp_path / "model", device="cpu").translate(["w1"])).confidence is None
 
 
 def test_two_trainings_at_once_in_one_folder_are_refused(reversal, tmp_path):
