@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -175,17 +176,10 @@ def test_slurm_train(rows, tmp_path) -> None:
     job = {"SLURM_JOB_ID": 7, "SLURM_JOB_NODELIST": "nodes[1-2]", "SLURM_NNODES": 2, "SLURM_CPUS_PER_TASK": 1}
     quick = "--preset", "tiny", "--epochs", 0, "--max-updates", 3, "--device", "cpu", "--set", "precision=fp32"
     script = "bash", EXAMPLES / "slurm-train.sh", "data"
-    output = run(*script, "m", *quick, cwd=tmp_path, PATH=path, PORT=free_port(), **job)
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]  # on which nobody listens afterwards
+    output = run(*script, "m", *quick, cwd=tmp_path, PATH=path, PORT=port, **job)
     assert "2 processes" in output
     ranks, said = command("train", "data", "-o", "one", *quick), tmp_path / "said"
     assert torchrun("--no-python", *ranks, folder=tmp_path, output=said).wait(250) == 0, said.read_text()
     assert (tmp_path / "m" / "last.safetensors").read_bytes() == (tmp_path / "one" / "last.safetensors").read_bytes()
-
-
-def free_port() -> int:
-    """A port of the loopback network on which nobody listens."""
-    import socket
-
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]

@@ -5,22 +5,20 @@
 
 import errno
 import os
-import shutil
 import struct
 import zlib
 
 import h5py
 import numpy as np
 import pytest
+from helpers.parallel_texts import prepared
 from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
 from nmtalign.alignment.export_formats import text_lines
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError, ResourceError
-from nmtalign.hdf5 import damage, format_of, seal, write_attributes
-from nmtalign.settings.command_settings import PrepConfig
+from nmtalign.hdf5 import damage, format_of, seal
 
 
 @pytest.fixture
@@ -33,19 +31,10 @@ def alignments(tmp_path):
     return path
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("prepared")
-    for name in ("en", "fr"):
-        (folder / name).write_text("".join(f"{name} {'x ' * (k % 4)}{k}\n" for k in range(30)))
-    texts = folder / "en", folder / "fr"
-    prepare(texts, folder / "data", PrepConfig(), ("en", "fr"), dev=texts)
-    return folder / "data"
-
-
 @pytest.fixture
-def corpus(prepared, tmp_path):
-    return shutil.copytree(prepared, tmp_path / "data") / "corpus.h5"
+def corpus(tmp_path):
+    pairs = [("the cat", "le chat"), ("the dog", "le chien")]
+    return prepared(tmp_path, pairs, pairs).folder / "corpus.h5"
 
 
 def read_alignments(path):
@@ -152,40 +141,6 @@ def test_links_that_are_not_needed_are_not_followed(alignments, edit_hdf5, tmp_p
         file["source/other"] = h5py.ExternalLink(str(tmp_path / "none.h5"), "x")
         file["source/soft"] = h5py.SoftLink("/source/soft")
     assert read_alignments(alignments) == expected
-
-
-def attribute(name, value):
-    def craft(file, _):
-        if value is None:
-            del file.attrs[name]
-        else:
-            write_attributes(file, {name: value})
-
-    return craft
-
-
-@pytest.mark.parametrize(
-    "craft",
-    [
-        change("train/source/ids", 5, 60_000),
-        change("train/source/offsets", 3, 10**9),
-        change("train/source/offsets", 0, -1),
-        change("train/line", 3, 2),
-        change("train/line", 29, 30),
-        *(attribute(name, None) for name in ("source_language", "settings", "sha256", "content_sha256")),
-        attribute("settings", "{"),
-        attribute("settings", "[" * 10_000),
-        attribute("settings", "[]"),
-        attribute("source_language", 7),
-        attribute("sha256", '{"../../../etc/passwd": "0"}'),
-    ],
-)
-def test_crafted_corpora_are_refused(corpus, craft, edit_hdf5, tmp_path):
-    (tmp_path / "secret.txt").write_text("one secret line in a file\n" * 100)
-    with edit_hdf5(corpus) as file:
-        craft(file, tmp_path / "secret.txt")
-    with pytest.raises(FormatError, match=r"corpus\.h5: damaged prepared corpus \(.+\); run nmtalign prep again"):
-        Corpus.open(corpus)
 
 
 def test_a_text_that_is_not_utf8_is_refused_when_it_is_read(corpus, edit_hdf5):

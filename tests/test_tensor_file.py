@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from nmtalign import model_directory
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.model_directory import DIGEST_PLACE, int8_rows, load_tensors, map_arrays, read_metadata, save_tensors
+from nmtalign.training.dry_run import process_peak
 
 READERS = (read_metadata, map_arrays, load_tensors)
 
@@ -155,19 +156,13 @@ def test_a_refused_write_leaves_the_file_that_was_there_and_nothing_incomplete(p
     assert same(load_tensors(path)[0])
 
 
-def peak_memory():
-    """The largest number of resident bytes of this process since the last reset."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) << 10
-
-
 def test_writing_copies_no_tensor(tmp_path):
     large = torch.ones(16 << 20)
     save_tensors(tmp_path / "f", {"small": torch.ones(3)}, {})
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-    before = peak_memory()
+    before = process_peak()
     save_tensors(tmp_path / "f", {"large": large}, {})
-    assert peak_memory() - before < large.nbytes / 2
+    assert process_peak() - before < large.nbytes / 2
 
 
 def test_matrices_in_eight_bits_come_back_near_what_they_were(tmp_path):

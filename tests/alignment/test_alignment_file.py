@@ -114,22 +114,6 @@ def test_numbers_of_sentences_that_do_not_rise_are_damage(tmp_path, number):
         add(writer, [], [], np.ones((1, 1)), 0.0, -5)
 
 
-def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
-    path = tmp_path / "a.h5"
-    write(path, numbered(3))
-    before = path.read_bytes()
-
-    def stop_halfway():
-        with AlignmentWriter(path, {}) as file:
-            add(file, [], [], np.ones((1, 1)), 0.0)
-            raise RuntimeError("stop")
-
-    with pytest.raises(RuntimeError, match="stop"):
-        stop_halfway()
-    assert path.read_bytes() == before
-    assert list(tmp_path.iterdir()) == [path]
-
-
 @pytest.mark.parametrize(
     ("source", "shape", "log_probs", "message"),
     [(["a"], (1, 1), None, "need"), (["a\nb"], (2, 2), None, "line feed"), (["a"], (2, 2), [0.0], "need")],

@@ -193,7 +193,9 @@ def test_without_resume_the_work_of_another_run_is_kept(tmp_path):
     assert not old.exists()  # also when the run that set it aside was interrupted
     with AlignmentWriter(path, {}, notify=told.append):
         assert len(told) == 1
+    cut_off(path, 1, resume=False)
     assert len(AlignmentFile(path)) == 0
+    assert list(tmp_path.iterdir()) == [path]  # the old file, and nothing of a run that had no chunk yet
 
 
 def test_two_runs_do_not_write_one_file(tmp_path):

@@ -5,6 +5,7 @@ import importlib
 import sys
 from pathlib import Path
 
+from bench.report import write_json
 from nmtalign.errors import NmtalignError, UsageError
 
 COMMANDS = {
@@ -33,7 +34,10 @@ def main(argv):
             from nmtalign.cli.common import sleep_beside_others
 
             sleep_beside_others()  # before torch is imported, as `nmtalign train` and `translate` do
-        return importlib.import_module(f"bench.{command}").run(given)
+        results = importlib.import_module(f"bench.{command}").run(given)
+        if results and given["json"]:
+            write_json(given["json"], results)
+        return 0
     except NmtalignError as error:
         return _complain(str(error), error.exit_code)
     except KeyboardInterrupt:

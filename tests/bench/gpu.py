@@ -37,7 +37,7 @@ class NoGraphError(NmtalignError):
 
 
 def run(given):
-    """Runs the subcommand with its options by name."""
+    """Runs the subcommand with its options by name, and writes the results."""
     device = torch.device(given["device"])
     dry = device.type == "cpu"
     if not dry and not torch.cuda.is_available():
@@ -63,7 +63,6 @@ def run(given):
             write_json(path, results)
     show(tables(results))
     say(f"written to {path}")
-    return 0
 
 
 def speed(way, size, device, sentences, length, peak):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.machine import describe_machine, environment, in_words
 from bench.peers import PeerError, softly
-from bench.report import Table, figure, say, show, write_json
+from bench.report import Table, figure, say, show
 from nmtalign.alignment.link_files import compare_links
 from nmtalign.alignment.symmetrization import HARD_METHODS, symmetrize_files
 from nmtalign.errors import UsageError
@@ -54,7 +54,7 @@ class GoldText:
 
 
 def run(given):
-    """Runs the subcommand with its options by name."""
+    """Runs the subcommand with its options by name, prints tables, and returns the results."""
     machine = describe_machine()
     say(in_words(machine))
     results = {"benchmark": "links", "machine": machine, "corpora": {}}
@@ -63,9 +63,7 @@ def run(given):
             for corpus in gold_texts(folder, given["part"], Path(temporary)):
                 results["corpora"][corpus.name] = found = measure(corpus, given, Path(temporary))
                 show([_table(corpus, found)])
-    if given["json"]:
-        write_json(given["json"], results)
-    return 0
+    return results
 
 
 def gold_texts(folder, part, output):

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from bench.machine import describe_machine, in_words
-from bench.report import Table, say, show, write_json
+from bench.report import Table, say, show
 from nmtalign import api
 from nmtalign.alignment.aligning import align, load_models
 from nmtalign.alignment.link_files import read_links
@@ -110,7 +110,7 @@ def count(one, folder, repeats):
 
 
 def run(given):
-    """Measures and prints a table."""
+    """Measures, prints a table, and returns the results."""
     machine = describe_machine()
     sets = [sample_set(given["pairs"]), *(read_set(*one) for one in given["gold"] or ())]
     table, found = Table(f"tags placed exactly; {in_words(machine)}", ["", "spans", *METHODS]), {}
@@ -123,6 +123,4 @@ def run(given):
             shares = [f"{100 * counts[name] / max(counts['spans'], 1):.1f}%" for name in METHODS]
             table.rows.append([one.name, f"{counts['spans']:,}", *shares])
     show([table])
-    if given["json"]:
-        write_json(given["json"], {"machine": machine, "sets": found})
-    return 0
+    return {"machine": machine, "sets": found}

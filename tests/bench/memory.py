@@ -48,4 +48,3 @@ def run(given):
         descend(optimizer, training.learning_rate, training.clip_norm)
     peaks["update"] = process_peak() / (1 << 20)
     sys.stdout.write(json.dumps(peaks))
-    return 0

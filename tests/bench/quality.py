@@ -22,7 +22,7 @@ from sacrebleu.metrics import BLEU
 from bench.machine import ROOT, describe_machine, environment, in_words
 from bench.peers import PeerError, chosen, install, limits, softly
 from bench.recipes import CLIP_NORM, Job, Training
-from bench.report import Table, complaint_in, figure, say, show, write_json
+from bench.report import Table, complaint_in, figure, say, show
 from bench.texts import SIDES, Texts, training_options
 from bench.workload import FIRST_WORD, Size
 from nmtalign.data.corpus import Corpus
@@ -58,7 +58,7 @@ class Task:
 
 
 def run(given):
-    """Runs the subcommand with its options by name."""
+    """Runs the subcommand with its options by name, prints tables, and returns the results."""
     machine = describe_machine()
     recipes = chosen(given["peers"]) if given["peers"] else []
     with tempfile.TemporaryDirectory() as temporary:
@@ -78,9 +78,7 @@ def run(given):
         results = {"benchmark": "quality", "machine": machine, "corpus": str(given["data"]), "words": words}
         results |= {"training": dataclasses.asdict(task.training), "sentences": task.sentences, "found": found}
     show([quality_table(results)])
-    if given["json"]:
-        write_json(given["json"], results)
-    return 0
+    return results
 
 
 def make_task(given, folder):

@@ -15,7 +15,7 @@ from bench.floor import Floor
 from bench.machine import describe_machine, in_words
 from bench.memory import peak_memory
 from bench.products import products_of
-from bench.report import Table, figure, percent, say, show, times, write_json
+from bench.report import Table, figure, percent, say, show, times
 from bench.timing import spread, steady, take_turns
 from bench.variants import VARIANTS, Variant, choose, loss_and_gradients, make_model
 from bench.workload import SYSTEM_SIZES, Size, Workload, corpus_workload, random_workload
@@ -26,8 +26,8 @@ NOTICED = 3.0  # seconds after which nmtalign has noticed that another process b
 WORKLOAD_OPTIONS = ("size", "vocabulary", "batch", "length", "data", "batches", "threads", "set")
 
 
-def run(given: dict[str, Any]) -> int:
-    """Runs the subcommand with its options by name."""
+def run(given: dict[str, Any]) -> dict[str, Any]:
+    """Runs the subcommand with its options by name, prints tables, and returns the results."""
     if given["threads"]:
         torch.set_num_threads(given["threads"])
     keep_memory()  # as training does
@@ -44,9 +44,7 @@ def run(given: dict[str, Any]) -> int:
         say(f"peak memory of {variant.name}")
         results["variants"][variant.name]["peak_mb"] = peak_memory(variant.name, options)
     show(tables(results))
-    if given["json"]:
-        write_json(given["json"], results)
-    return 0
+    return results
 
 
 def workload_of(given: dict[str, Any]) -> Workload:

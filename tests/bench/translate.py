@@ -19,7 +19,7 @@ from bench.floor import Floor
 from bench.machine import describe_machine, in_words
 from bench.naive_search import NaiveSearch
 from bench.random_model import write_lexicon, write_model
-from bench.report import Table, figure, percent, say, show, times, write_json
+from bench.report import Table, figure, percent, say, show, times
 from bench.search_products import SearchShape, search_products_of
 from bench.texts import PAIRS, random_texts
 from bench.timing import spread, steady, take_turns
@@ -58,7 +58,7 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 
 
 def run(given):
-    """Runs the subcommand with its options by name."""
+    """Runs the subcommand with its options by name, prints tables, and returns the results."""
     if given["threads"]:
         torch.set_num_threads(given["threads"])
     names = _check(given)
@@ -81,9 +81,7 @@ def run(given):
             results["beams"][beam] = compare(given, names, model, lines, beam)
     title = f"Translating `{given['size']}`, {words:,} words, {sentences} random sentences, {given['length']} words"
     show([_table(f"{title}, beam {beam}", found, _titles(given)) for beam, found in results["beams"].items()])
-    if given["json"]:
-        write_json(given["json"], results)
-    return 0
+    return results
 
 
 def _check(given):

@@ -53,7 +53,7 @@ def test_soft_alignments_links_and_counts_in_one_run(texts, model, align):
         assert file[2].target == ("l'", "aigrette")
         assert [record.sentence_id for record in file] == [0, 1, 2, 3]
         assert counts == f"nmtalign: 4 pairs, {sum(len(record.links()) for record in file)} links"
-        assert file.attributes["direction"] == "en-fr"
+        assert (file.attributes["direction"], file.attributes["reading"]) == ("en-fr", "current")
         assert json.loads(file.attributes["options"])["weights_of"] == "best.safetensors"
 
 

@@ -56,7 +56,7 @@ def test_each_method_joins_both_directions(run, models):
         with AlignmentFile("both.h5") as file:
             assert [record.links() for record in file] == expected
             assert file.attributes["direction"] == "en-fr"
-            assert file.attributes["symmetrization"] == method
+            assert (file.attributes["symmetrization"], file.attributes["reading"]) == (method, "current")
             assert file.attributes["links_method"] == ("argmax" if method in HARD_METHODS else "threshold")
             assert len(file.attributes["model_hash"].split("+")) == 2
             geometric = method == "agreement"
@@ -76,19 +76,6 @@ def test_settings_come_from_the_workspace_and_are_in_the_signature(run, models):
 
     assert "|gold:links.gold,Pharaoh,from-0|method:threshold,union,0.4|pairs:5|" in signature()
     assert "|method:mean,0.4|" in signature("--symmetrize", "mean")
-
-
-def test_reading_auto_is_posterior_with_two_models_and_current_with_one(run, models):
-    forward, backward = models
-    for chosen, reading in (((), "posterior"), (("--reading", "current"), "current")):
-        options = ("-m", forward, "-m", backward, "--tokenized", "-o", "both.h5", *chosen)
-        code, _, err = run("align", "in.en", "out.fr", *options)
-        assert code == 0, err
-        with AlignmentFile("both.h5") as file:
-            assert file.attributes["reading"] == reading
-    assert run("align", "in.en", "out.fr", "-m", forward, "-o", "one.h5")[0] == 0
-    with AlignmentFile("one.h5") as file:
-        assert file.attributes["reading"] == "current"
 
 
 def test_an_interrupted_file_is_resumed(run, models, monkeypatch):

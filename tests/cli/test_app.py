@@ -77,7 +77,8 @@ def test_completion_knows_commands_and_settings(nmtalign, monkeypatch):
 
     monkeypatch.setenv("_NMTALIGN_COMPLETE", "complete_bash")
     assert {"translate", "train"} <= {*completed("nmtalign tra")}
-    assert completed("nmtalign train --set cell=l") == ["cell=lstm", "cell=light"]
+    for text, expected in (("lay", "layers="), ("cell=l", "cell=lstm cell=light"), ("copy=", "copy=true copy=false")):
+        assert completed(f"nmtalign train --set {text}") == expected.split()
 
 
 def run_in_shell(command, folder, limit="", **environment):

@@ -11,6 +11,7 @@ import tracemalloc
 
 import pytest
 from helpers.command_line import run_nmtalign
+from helpers.parallel_texts import write_pairs
 
 import nmtalign
 from nmtalign.alignment import linking
@@ -216,8 +217,7 @@ def test_tokenised_text_is_noticed(texts, tmp_path):
     made = []
     for name, options in (("told", ("--tokenized",)), ("noticed", ())):
         tokenised = [(f"{line} mr. x , {number}", f"{line} m. x , {number}") for number, line in enumerate("abcabc")]
-        for side, language in enumerate(("en", "fr")):
-            (tmp_path / f"a.{language}").write_text("".join(f"{pair[side]}\n" for pair in tokenised))
+        write_pairs(tmp_path, "a", tokenised)
         done = link(tmp_path, "a.en", "a.fr", "-o", name, "-q", *options)
         assert (done.returncode, done.stderr) == (0, b"")
         made.append((tmp_path / name / "aligner.safetensors").read_bytes())
@@ -253,8 +253,7 @@ def test_damaged_files_of_an_interrupted_run_are_refused(texts, tmp_path):
         path.write_bytes(kept[path])
     small = tmp_path / "small"
     small.mkdir()
-    for language in ("en", "fr"):
-        (small / f"train.{language}").write_text("one\ntwo three\n")
+    write_pairs(small, "train", [("one", "one"), ("two three", "two three")])
     assert not run_link(small, small / "made", lambda progress: (progress.done or 0) > 0.6)
     (small / "made" / "work" / state.name).write_bytes(kept[state])
     with pytest.raises(FormatError, match="does not fit the texts"):

@@ -198,12 +198,6 @@ def test_a_warning_names_settings_of_the_file_that_are_for_its_own_preset() -> N
     assert not any(warnings(*words) for words in others)
 
 
-def test_set_is_completed() -> None:
-    option = parameters("train")["assigned"]
-    shown = {text: [one.value for one in option.shell_complete(None, text)] for text in ("lay", "cell=l", "copy=")}
-    assert shown == {"lay": ["layers="], "cell=l": ["cell=lstm", "cell=light"], "copy=": ["copy=true", "copy=false"]}
-
-
 def test_int8_is_for_all_that_uses_a_model() -> None:
     for command in ("translate", "align", "serve"):
         assert 'precision = "int8"  # --set' in call(command, "--set", "precision=int8", "--show-settings")

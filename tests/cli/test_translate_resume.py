@@ -105,25 +105,19 @@ def test_a_new_run_keeps_what_another_left_until_its_end(random_model, tmp_path,
     assert (tmp_path / "out.fr").read_bytes() == resumed
 
 
-def wait_for(path, size):
-    """Waits until a file has this number of bytes."""
-    for _ in range(6000):
-        if path.exists() and path.stat().st_size >= size:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{path} has not come to {size} bytes")
-
-
 def test_ended_by_sigterm_and_resumed_from_a_pipe(random_model, tmp_path, inside, process):
     arguments, text = ("-m", random_model, "--beam", 2, "--format", "json"), text_of(50)
+    partial = tmp_path / "out.fr.partial"
     with process(*arguments, "-o", "out.fr", "-") as run:
         run.stdin.write(text)
         run.stdin.flush()  # and it stays open
-        wait_for(tmp_path / "out.fr.partial", 1)
+        while not (partial.exists() and partial.stat().st_size):
+            assert run.poll() is None
+            time.sleep(0.01)
         run.send_signal(signal.SIGTERM)
         assert run.wait(timeout=250) == 143
         told = run.stderr.read().decode()
-    left = (tmp_path / "out.fr.partial").read_bytes()
+    left = partial.read_bytes()
     assert left.endswith(b"\n")
     count = left.count(b"\n")
     rest = f"out.fr.partial contains {counted(count, 'line')}; --resume continues after them\n"

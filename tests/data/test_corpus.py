@@ -1,3 +1,5 @@
+import json
+
 import h5py
 import numpy as np
 import pytest
@@ -76,7 +78,10 @@ def test_the_hash_tells_texts_apart_that_have_one_vocabulary(tmp_path):
     assert len(hashes) == 2
 
 
-@pytest.mark.parametrize("name", ["source.vocabulary.txt", "target.vocabulary.txt", "tokenizer.json"])
+FILES = "source.vocabulary.txt", "target.vocabulary.txt", "tokenizer.json"
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_a_changed_or_missing_file_is_named(folder, name):
     path = folder / name
     path.write_bytes(path.read_bytes() + b"more\n")
@@ -102,32 +107,48 @@ def test_missing_foreign_and_damaged_files_are_refused(folder, tmp_path):
         Corpus.open(folder)
 
 
-def remove(*names):
-    def change(file):
-        for name in names:
-            del file[name]
-
-    return change
-
-
-def set_last(name, value):
-    return lambda file: file[name].__setitem__(-1, value)
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("format_version", 99, "corpus format 99, this nmtalign reads 2"),
+        ("format", "x", "not a corpus"),
+        ("settings", "{", "damaged prepared corpus"),
+        ("settings", "[" * 10_000, "damaged prepared corpus .*nested too deeply"),
+        ("settings", "[]", "its settings are not an object"),
+        ("source_language", 7, "its attribute 'source_language' is not a text"),
+        ("sha256", "{}", "it does not name the files beside it"),
+        ("sha256", json.dumps(dict.fromkeys((*FILES, "../../../etc/passwd"), "")), "it does not name the files"),
+        *((name, None, f"damaged .*{name}") for name in ("source_language", "settings", "sha256", "content_sha256")),
+    ],
+)
+def test_a_changed_attribute_is_refused(folder, name, value, message, edit_hdf5):
+    with edit_hdf5(folder / "corpus.h5") as file:
+        del file.attrs[name]
+        if value is not None:
+            write_attributes(file, {name: value})
+    with pytest.raises(FormatError, match=rf"corpus\.h5: .*{message}.*; run nmtalign prep"):
+        Corpus.open(folder)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("name", "place", "value", "message"),
     [
-        (lambda file: write_attributes(file, {"format_version": 99}), "corpus format 99, this nmtalign reads 2"),
-        (lambda file: write_attributes(file, {"format": "x"}), "not a corpus"),
-        (set_last("train/source/offsets", 99), "the offsets do not fit train/source/ids"),
-        (set_last("train/target/ids", 999), "an id of train/target is not in the vocabulary"),
-        (remove("train/line"), r"damaged prepared corpus .*train/line.* run nmtalign prep again"),
-        (remove("train/target/offsets"), r"damaged prepared corpus .*target/offsets"),
-        (remove("train"), "no training pairs"),
+        ("train/source/offsets", -1, 99, "the offsets do not fit train/source/ids"),
+        ("train/source/offsets", 0, -1, "the offsets do not fit train/source/ids"),
+        ("train/source/offsets", 1, 10**9, "the offsets of train/source/ids do not rise"),
+        ("train/target/ids", -1, 999, "an id of train/target is not in the vocabulary"),
+        ("train/line", 1, 0, "train/line does not rise"),
+        ("train/line", -1, 3, "train/line does not fit the pairs"),
+        ("train/line", None, None, "damaged prepared corpus .*train/line"),
+        ("train/target/offsets", None, None, "damaged prepared corpus .*target/offsets"),
+        ("train", None, None, "no training pairs"),
     ],
 )
-def test_changed_content_is_refused(folder, change, message, edit_hdf5):
+def test_changed_content_is_refused(folder, name, place, value, message, edit_hdf5):
     with edit_hdf5(folder / "corpus.h5") as file:
-        change(file)
-    with pytest.raises(FormatError, match=message):
+        if place is None:
+            del file[name]
+        else:
+            file[name][place] = value
+    with pytest.raises(FormatError, match=rf"corpus\.h5: .*{message}.*; run nmtalign prep again"):
         Corpus.open(folder)

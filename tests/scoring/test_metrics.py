@@ -265,18 +265,6 @@ def test_what_cannot_be_scored_is_refused():
         corpus_scores(["a"])
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"metrics": ("",)}, "metrics = '': unknown ''"),
-        ({"metrics": ("multi-bleu",)}, "multi-bleu needs the language"),
-    ],
-)
-def test_wrong_options_are_named(settings, message):
-    with pytest.raises(UsageError, match=message):
-        MetricOptions(**settings)
-
-
 def test_a_sacrebleu_without_statistics_scores_through_its_public_functions(monkeypatch):
     hypotheses, *references = noisy_corpus(30)
     options, known = MetricOptions(tuple(METRICS), language="fr"), np.arange(30) % 2 == 0

@@ -114,15 +114,6 @@ def test_equal_texts_are_ties(texts):
     assert of_wholes(report, "p_values")[1] == [{"bs": 1 / 301, "ar": 1 / 601}] * 3
 
 
-def test_the_best_of_all_is_the_winner_of_every_metric(texts):
-    report = report_of(texts.systems, texts.references[:1], ("bs", "ar"))
-    assert of_wholes(report, "mark") == [[""] * 3, [""] * 3, ["winner"] * 3]
-    values = of_wholes(report, "value")
-    assert values[2][0] > values[0][0]
-    assert values[2][2] < values[0][2]
-    assert of_wholes(report, "p_values")[0] == [{}] * 3
-
-
 def test_what_is_not_significantly_worse_by_some_test_is_a_tie():
     rng = np.random.default_rng(1)
     edits = rng.integers(0, 10, size=400)

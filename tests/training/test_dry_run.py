@@ -42,6 +42,8 @@ def test_of_a_resumed_run_it_tells_what_remains_and_changes_no_file(reversal, tm
     assert all(torch.equal(value, kept[name]) for name, value in setup.model.state_dict().items())
     again, _ = rehearse(reversal, tmp_path / "model", replace(CONFIG, max_updates=30), restart=True)
     assert again.done.update == 0
+    with pytest.raises(UsageError, match="--force"):  # another run, as by a training
+        rehearse(reversal, tmp_path / "model", replace(CONFIG, learning_rate=1e-3))
 
 
 def test_of_a_finished_run_nothing_remains_also_if_the_next_epoch_has_more_updates(reversal, tmp_path):
@@ -60,9 +62,3 @@ def test_a_time_limit_gives_the_updates_that_fit_into_it(reversal, tmp_path):
     assert not enough.advice
     assert "the budget ends after" in short.advice[0]
     assert "inf" not in short.advice[0]
-
-
-def test_another_run_in_the_folder_is_refused_as_by_a_training(reversal, tmp_path):
-    train(reversal, tmp_path / "model")
-    with pytest.raises(UsageError, match="--force"):
-        rehearse(reversal, tmp_path / "model", replace(CONFIG, learning_rate=1e-3))

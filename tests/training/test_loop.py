@@ -53,6 +53,8 @@ def test_events_files_and_settings(reversal, tmp_path):
     settings = json.loads((tmp_path / "model/config.json").read_text())
     assert settings["training"]["learning_rate"] == 5e-3
     assert settings["model"]["hidden"] == 32
+    # Its validations have translated too few sentences for a confidence.
+    assert next(Translator.load(tmp_path / "model", device="cpu").translate(["w1"])).confidence is None
 
 
 def test_two_trainings_at_once_in_one_folder_are_refused(reversal, tmp_path):
@@ -210,13 +212,14 @@ def test_other_settings_or_another_corpus_are_refused_and_restart_begins_anew(re
     assert not events[0].resumed
 
 
-def break_losses(monkeypatch, trainer, broken):
-    """Makes the loss of the updates in `broken` not a number."""
+def change_losses(monkeypatch, trainer, updates, part, factor):
+    """Multiplies a part of the loss, such as its objective, in some updates."""
     whole = trainer.setup.model.loss
 
     def loss(*arguments, **options):
         found = whole(*arguments, **options)
-        return replace(found, objective=found.objective * torch.nan) if trainer.position.update in broken else found
+        changed = replace(found, **{part: getattr(found, part) * factor})
+        return changed if trainer.position.update in updates else found
 
     monkeypatch.setattr(trainer.setup.model, "loss", loss)
 
@@ -226,7 +229,7 @@ def test_a_loss_that_is_not_finite_changes_nothing_and_ten_end_the_run(reversal,
     config = replace(CONFIG, checkpoint_every="100", validate_every="100", max_updates=20)
     train(reversal, tmp_path / "whole", replace(config, max_updates=3))
     trainer = make_trainer(reversal, tmp_path / "model", sizes(reversal), config, events.append)
-    break_losses(monkeypatch, trainer, range(4, 100))
+    change_losses(monkeypatch, trainer, range(4, 100), "objective", torch.nan)
     said = r"10 times in a row.* update 13 .*training pairs \d+, .*diverged.*lower learning_rate"
     with pytest.raises(TrainingError, match=said) as raised:
         trainer.run()
@@ -265,13 +268,7 @@ def test_a_training_that_diverges_after_a_good_start_names_the_weights_before(re
     config, events = replace(CONFIG, max_updates=18, log_every=1, patience=1), []
     trainer = make_trainer(reversal, tmp_path / "model", sizes(reversal), config, events.append)
     monkeypatch.setattr(BudgetAdvice, "check_budget", lambda *arguments, **keywords: None)
-    whole = trainer.setup.model.loss
-
-    def loss(*arguments, **options):
-        found = whole(*arguments, **options)
-        return replace(found, nll=found.nll * 10) if trainer.position.update > 6 else found
-
-    monkeypatch.setattr(trainer.setup.model, "loss", loss)
+    change_losses(monkeypatch, trainer, range(7, 100), "nll", 10)
     finished = trainer.run()
     assert (finished.update, finished.complete, finished.diverged) == (12, True, True)
     (line,) = advice(events)

@@ -106,8 +106,3 @@ def test_blank_lines_of_the_dev_set_do_not_count_for_the_confidence(tmp_path):
     corpus = prepared(tmp_path, pairs, [*pairs, *[("", ""), ("", "un chat")] * 5])
     trainings.train(corpus, tmp_path / "model", dataclasses.replace(CONFIG, max_updates=1))
     assert describe_model(tmp_path / "model")["files"]["best.safetensors"]["calibration"]["sentences"] == 40
-
-
-def test_few_dev_sentences_give_no_confidence(reversal, tmp_path):
-    trainings.train(reversal, tmp_path / "model")  # translates 5 sentences
-    assert next(Translator.load(tmp_path / "model", device="cpu").translate(["w1"])).confidence is None

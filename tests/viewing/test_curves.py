@@ -9,7 +9,6 @@ from types import ModuleType
 import pytest
 from rich.cells import cell_len
 
-from nmtalign import view
 from nmtalign.errors import FormatError
 from nmtalign.training.events import EventLog, Finished, Progressed, Skipped, Started, Validated
 from nmtalign.viewing.curves import curve_figure, panels, read_curves, render_curves
@@ -176,16 +175,6 @@ def test_the_figure_has_a_line_a_model_and_rings_what_was_kept(run):
     assert speed.get_ylim()[0] == 0
     assert [text.get_text() for text in names.get_legend().get_texts()] == ["a", "$b$"]
     assert any(SIGNATURE in text.get_text() for text in figure.texts)
-
-
-def test_equal_curves_give_equal_files(run, tmp_path):
-    files, notes = [tmp_path / "f.svg", tmp_path / "g.svg"], []
-    for file in files:
-        view([("a", run.path)], file, notify=notes.append)
-    assert notes == [f"wrote {file}" for file in files]
-    first, second = (file.read_text() for file in files)
-    assert first == second
-    assert "dev BLEU, greedy: BLEU|nrefs:1|tok:13a" in first
 
 
 def test_a_log_that_has_only_begun(tmp_path):
