@@ -914,14 +914,12 @@ class Vocabulary:
     def load(cls, path: Path) -> Self:
         """Reads the file of `save`. Raises FormatError naming file and line."""
         try:
-            text = files.read_regular(path).decode("utf-8")
+            return cls(files.read_regular(path).decode("utf-8").removesuffix("\n").split("\n"))
         except OSError as error:
             raise FormatError(f"{path}: cannot read the vocabulary: {error.strerror}") from None
         except UnicodeDecodeError as error:
             line = error.object[: error.start].count(b"\n") + 1
             raise FormatError(f"{path}: line {line}: not UTF-8") from None
-        try:
-            return cls(text.removesuffix("\n").split("\n"))
         except FormatError as error:
             raise FormatError(f"{path}: {error}") from None
 
