@@ -575,10 +575,8 @@ def check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> 
     for name in {**after, **before}:
         if name.split(".")[0] in now and before.get(name, "") != after.get(name, ""):
             was, is_now = (shortened(str(one.get(name, ""))) or "nothing" for one in (before, after))
-            raise UsageError(
-                f"{path}: was begun with {name} = {was}, and now it is {is_now}; resume with the same model, texts and "
-                "options, or leave out --resume"
-            )
+            fix = "resume with the same model, texts and options, or leave out --resume"
+            raise UsageError(f"{path}: was begun with {name} = {was}, and now it is {is_now}; {fix}")
 
 
 def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -222,10 +222,8 @@ def symmetrize_files(
         check_other(output, [forward, backward])
     for path in (forward, backward, output):
         if isinstance(path, Path) and (is_hdf5(path) or path.suffix == ".h5"):
-            raise UsageError(
-                f"{path}: texts of links are joined; for HDF5 files align with both models: nmtalign align SRC TGT "
-                "-m DIR -m DIR -o FILE.h5"
-            )
+            fix = "for HDF5 files align with both models: nmtalign align SRC TGT -m DIR -m DIR -o FILE.h5"
+            raise UsageError(f"{path}: texts of links are joined; {fix}")
     pairs = _read(forward, backward, backward_order)
     first = list(islice(pairs, SAMPLE))
     check_alike(shown(forward), shown(backward), first)

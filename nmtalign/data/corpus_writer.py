@@ -265,10 +265,8 @@ def check_replaced(folder: Path, new: Mapping[str, Any], sets: AbstractSet[str],
         for file in files:
             there = folder / file.name
             if there.exists() and not (there.is_file() and filecmp.cmp(file, there, False)):
-                raise UsageError(
-                    f"{folder}: contains another {file.name}, which would be replaced; give another folder with -o, or "
-                    "--force"
-                )
+                fix = "give another folder with -o, or --force"
+                raise UsageError(f"{folder}: contains another {file.name}, which would be replaced; {fix}")
         return
     try:
         old = Corpus.open(folder)

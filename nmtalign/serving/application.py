@@ -105,10 +105,8 @@ def bind(config: ServeConfig) -> socket.socket:
         raise SettingError("there is no such address; give one of this machine", host=config.host) from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower().partition(" (while")[0]
-        raise ResourceError(
-            f"cannot listen on {config.host}, port {config.port}: {reason}; give another --port (0 chooses a free one) "
-            "or --host"
-        ) from None
+        fix = "give another --port (0 chooses a free one) or --host"
+        raise ResourceError(f"cannot listen on {config.host}, port {config.port}: {reason}; {fix}") from None
 
 
 def url_of(bound: socket.socket) -> str:

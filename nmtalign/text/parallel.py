@@ -283,10 +283,8 @@ class TmxReader:
             yield from self._pairs
             self._pairs = []
         if not any(self._before):
-            raise InputError(
-                f"{shown(self._path)}: no unit has both {' and '.join(self._wanted)}; {self._named_languages()}; "
-                "a code without a region, such as en, takes any"
-            )
+            fix = f"{self._named_languages()}; a code without a region, such as en, takes any"
+            raise InputError(f"{shown(self._path)}: no unit has both {' and '.join(self._wanted)}; {fix}")
 
     def note(self) -> str:
         """What was taken, for the user."""

@@ -136,10 +136,8 @@ def read_n_best(n_best: Path, source: Path) -> Iterator[tuple[tuple[str, ...], P
         where = f"{shown(n_best)}: line {number}"
         fields = tuple(field.removeprefix(" ").removesuffix(" ") for field in line.split("|||"))
         if len(fields) < 2 or not _ID.fullmatch(fields[0].strip(" \t")):
-            raise InputError(
-                f"{where}: not a line of an n-best list; write `id ||| translation ||| features ||| score`, "
-                "the id the number of the source line, from 0"
-            )
+            fix = "write `id ||| translation ||| features ||| score`, the id the number of the source line, from 0"
+            raise InputError(f"{where}: not a line of an n-best list; {fix}")
         sentence = int(fields[0])
         if sentence < at:
             raise InputError(f"{where}: id {sentence} comes after id {at}; sort the list by id (sort -s -n -k 1,1)")
