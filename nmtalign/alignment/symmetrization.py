@@ -177,10 +177,9 @@ def join(
         if ours != theirs:
             place = next((k for k, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), -1)
             words = f"{ours[place]!r} and {theirs[place]!r}" if place >= 0 else f"{len(ours)} and {len(theirs)} words"
-            raise InputError(
-                f"line {forward.sentence_id + 1}: the two directions have different words ({words}); "
-                "give text with spaces between words, and --tokenized"
-            )
+            why = f"the two directions have different words ({words})"
+            fix = "give text with spaces between words, and --tokenized"
+            raise InputError(f"line {forward.sentence_id + 1}: {why}; {fix}")
     if forward.empty():
         return replace(forward, link_scores=())
     weights, turned = forward.weights, backward.weights.T

@@ -199,10 +199,8 @@ def text_names(
     for file in (*texts, *VOCABULARY_FILES, *MODEL_FILES, TOKENIZER_FILE, SUMMARY_FILE, CORPUS_FILE):
         check_other(folder / file, inputs)
     if others := [str(folder / file) for file in texts if file not in own and (folder / file).exists()]:
-        raise UsageError(
-            f"{' and '.join(others)}: would be replaced, and prep did not write this text, or its record is lost; move "
-            "or remove it, or give another folder with -o"
-        )
+        why = "would be replaced, and prep did not write this text, or its record is lost"
+        raise UsageError(f"{' and '.join(others)}: {why}; move or remove it, or give another folder with -o")
     return names
 
 

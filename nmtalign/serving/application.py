@@ -316,9 +316,8 @@ class _Service:
     async def _body(self, request: Request) -> str:
         """The body as text; refuses a client that sends it too slowly, a large body, and pages of other sites."""
         if _is_foreign(request, self.sites):
-            raise HTTPException(
-                403, "this is a page of another site; name its host with --set allowed_hosts=NAME to let it in"
-            )
+            fix = "name its host with --set allowed_hosts=NAME to let it in"
+            raise HTTPException(403, f"this is a page of another site; {fix}")
         if request.headers.get("content-encoding", "identity") != "identity":
             raise HTTPException(415, "compressed bodies are not read: send the body as it is")
         body, size, most = bytearray(), 0, self._most_bytes

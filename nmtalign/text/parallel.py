@@ -136,10 +136,9 @@ class ParallelText:
             elif cells == [""]:
                 yield "", ""
             else:
-                raise InputError(
-                    f"{self.name}: line {number}: {counted(len(cells), 'column')}, but line 1 has {len(names)}; put "
-                    "one tab between two columns, and none inside a text"
-                )
+                why = f"{counted(len(cells), 'column')}, but line 1 has {len(names)}"
+                fix = "put one tab between two columns, and none inside a text"
+                raise InputError(f"{self.name}: line {number}: {why}; {fix}")
 
     def _choose(self, names: Sequence[str], table: bool = False) -> tuple[int, int, bool]:
         """The columns of a table, or of a TSV file with this first line: those that are named, or the only two of TSV.

@@ -148,10 +148,8 @@ def find_run(
     settings = model_directory.read_settings(folder)
     sections = ("model", ModelConfig), ("training", TrainingConfig)
     if any(settings[key].keys() != definitions(cls).keys() for key, cls in sections):
-        raise UsageError(
-            f"{folder}: contains a model of another version of nmtalign, whose training cannot be resumed; give "
-            "another folder with -o, or replace it with --force"
-        )
+        why = "contains a model of another version of nmtalign, whose training cannot be resumed"
+        raise UsageError(f"{folder}: {why}; give another folder with -o, or replace it with --force")
     checkpoint = find_checkpoint(folder)
     if checkpoint is None and (folder / model_directory.BEST).exists():  # exported, or its checkpoints were removed
         raise UsageError(

@@ -189,10 +189,8 @@ class FileTranslation:
         elif self._alignments is not None and not self._alignments.exists():
             problem = f"{self._alignments} does not exist"
         if problem:
-            raise UsageError(
-                f"{file.path}: is complete, with {counted(self.done, 'translation')}, but {problem}; "
-                "leave out --resume to translate all lines again"
-            )
+            what = f"is complete, with {counted(self.done, 'translation')}, but {problem}"
+            raise UsageError(f"{file.path}: {what}; leave out --resume to translate all lines again")
         shard = f", as many as shard {self._inputs.shard} has lines" if self._inputs.shard else ""
         self._summary = f"{file.path}: already done: it contains {counted(self.done, 'translation')}{shard}"
         return True
@@ -342,10 +340,8 @@ class FileTranslation:
             if not request.valid:
                 self._notify(f"{request.place}: not UTF-8; the bytes that are not became U+FFFD")
             if translation.pieces > translation.sentences:
-                self._notify(
-                    f"{request.place}: a sentence has more tokens than max_source_length = "
-                    f"{self._config.max_source_length}: translated in {translation.pieces} pieces"
-                )
+                why = f"a sentence has more tokens than max_source_length = {self._config.max_source_length}"
+                self._notify(f"{request.place}: {why}: translated in {translation.pieces} pieces")
             yield translation, output.lines(request.index, translation).encode()
 
 
