@@ -141,6 +141,11 @@ class Tokenizer(ABC):
         starts = (position == 0 or self.starts_word(token) for position, token in enumerate(tokens))
         return [number - 1 for number in accumulate(starts)]
 
+    def word_starts(self, tokens: Sequence[str]) -> list[int] | None:
+        """The first token of each word, and the place behind the last token; None if each token is a word."""
+        starts = [place for place, token in enumerate(tokens) if place == 0 or self.starts_word(token)]
+        return [*starts, len(tokens)] if len(starts) < len(tokens) else None
+
     def words(self, tokens: Sequence[str]) -> list[str]:
         """The words that consist of these tokens, in the order of `word_index`."""
         return list(tokens)
@@ -173,8 +178,8 @@ class Subwords(Tokenizer):
 
     def words(self, tokens: Sequence[str]) -> list[str]:
         """The text of each word, without the "▁" before it."""
-        starts = [place for place, token in enumerate(tokens) if place == 0 or self.starts_word(token)]
-        return [self._word(tokens[start:stop]) for start, stop in pairwise((*starts, len(tokens)))]
+        starts = self.word_starts(tokens) or range(len(tokens) + 1)
+        return [self._word(tokens[start:stop]) for start, stop in pairwise(starts)]
 
     def _word(self, tokens: Sequence[str]) -> str:
         return self.detokenize(tokens)
