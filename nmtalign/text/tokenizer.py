@@ -790,6 +790,10 @@ class Tokenizers:
     def spaced(cls, source_language: str = "", target_language: str = "") -> Self:
         return cls(SpacedWords(), SpacedWords(), source_language, target_language)
 
+    def for_text(self, tokenized: bool) -> "Tokenizers":
+        """Those of a text: if it is tokenised, words between spaces, else these."""
+        return Tokenizers.spaced() if tokenized else self
+
     def most_tokens(self, max_length: int) -> int:
         """The most tokens of a side that a setting `max_length` allows: 10 bytes count as one token. 0 = no limit."""
         return max_length * (_BYTES_PER_TOKEN if isinstance(self.source, TextBytes) else 1)
