@@ -21,18 +21,7 @@ from xml.parsers import expat
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import DEEPEST, open_regular, read_json
 from nmtalign.text.languages import EXACT, count_unspaced, fit, is_known, matched
-from nmtalign.text.lines import (
-    BOM,
-    LONGEST_LINE,
-    bounded_lines,
-    counted,
-    decode_line,
-    is_stream,
-    read_pairs,
-    reading,
-    shown,
-    strip_end,
-)
+from nmtalign.text.lines import LONGEST_LINE, bounded_lines, counted, decode_line, is_stream, read_pairs, reading, shown
 
 _ROLES = (frozenset(("source", "src")), frozenset(("target", "tgt", "trg")))  # names of columns
 _NAMED = 10  # languages that a message lists
@@ -174,10 +163,10 @@ def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
     """The languages that name the columns of a TSV file or table, or ("", ""); raises UsageError for plain text."""
     path = split_folders(path).get("train", path)
     head = beginning(path)
-    first = strip_end(head.partition(b"\n")[0]).removeprefix(BOM)
-    if head and b"\t" not in first and not _XML.match(head):
+    first = head.decode("utf-8-sig", "replace").partition("\n")[0].removesuffix("\r")
+    if head and "\t" not in first and not _XML.match(head):
         raise _one_text(path)
-    found = [*text_columns(path)] if is_table(path) else first.decode("utf-8", "replace").split("\t")
+    found = [*text_columns(path)] if is_table(path) else first.split("\t")
     names = columns.split(",") if columns else found
     codes = [name.strip() if is_known(name) else "" for name in names]
     return (codes[0], codes[1]) if len(codes) == 2 and all(codes) and fit(*codes) != EXACT else ("", "")
