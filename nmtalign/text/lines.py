@@ -198,10 +198,7 @@ def bare_name(path: Path) -> Path:
 
 def unpacked_size(path: Path) -> int | None:
     """The number of bytes of a regular file as UTF-8, None if it is compressed, in another encoding or unreadable."""
-    with (
-        contextlib.suppress(OSError),
-        open(0 if path == STDIN else path, "rb", buffering=0, closefd=path != STDIN) as stream,
-    ):
+    with contextlib.suppress(OSError), open(0 if path == STDIN else path, "rb", 0, closefd=path != STDIN) as stream:
         place = stream.tell()
         head = stream.read(6)  # enough to recognise a compression
         stream.seek(place)  # stdin is read later
