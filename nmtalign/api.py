@@ -249,10 +249,8 @@ def translate_files(
 
             lists = writes_lists(config) or "json" in (config.format, config.input_format)
             if lists or given or resume or saved or shard or len(paths) > 1:
-                raise UsageError(
-                    "--markup translates one document; leave out n-best lists, JSON, word scores, alignments, "
-                    "--target, --resume, --shard and further files"
-                )
+                more = "n-best lists, JSON, word scores, alignments, --target, --resume, --shard and further files"
+                raise UsageError(f"--markup translates one document; leave out {more}")
             run = DocumentTranslation(Inputs(paths), output, config, notify=notify)
         elif given is None:
             texts = Inputs(paths, config.input_format, None if shard is None else Shard.parse(shard))

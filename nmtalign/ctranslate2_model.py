@@ -32,9 +32,7 @@ def write_ctranslate2(loaded: LoadedModel, metadata: Mapping[str, str], folder: 
     """
     config = loaded.model.config
     if config.architecture != "transformer":
-        raise UsageError(
-            f"{loaded.folder}: architecture = {config.architecture}; CTranslate2 decodes only Transformers"
-        )
+        raise UsageError(f"{loaded.folder}: architecture = {config.architecture}; CTranslate2 runs only Transformers")
     try:
         import ctranslate2.specs
     except ImportError:

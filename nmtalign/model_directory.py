@@ -363,10 +363,8 @@ def _may_replace(folder: Path, new: Path, force: bool) -> bool:
     if not replaceable:
         raise UsageError(f"{folder}: contains other files, which would be lost; give a new folder with -o")
     if not force:
-        raise UsageError(
-            f"{folder}: contains another exported model, which would be lost; give another folder with -o, or --force "
-            "to replace it"
-        )
+        fix = "give another folder with -o, or --force to replace it"
+        raise UsageError(f"{folder}: contains another exported model, which would be lost; {fix}")
     return True
 
 

@@ -15,7 +15,7 @@ from helpers.parallel_texts import prepared
 from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
-from nmtalign.alignment.export_formats import text_lines
+from nmtalign.alignment.export_formats import json_line
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.hdf5 import damage, format_of, seal
@@ -40,7 +40,7 @@ def corpus(tmp_path):
 def read_alignments(path):
     with AlignmentFile(path) as file:
         file.info()
-        return list(text_lines(file, "json")), sorted(map(str, file.attributes.items()))
+        return [json_line(record, file.dtype) for record in file], sorted(map(str, file.attributes.items()))
 
 
 def read_corpus(path):

@@ -333,7 +333,12 @@ class AlignmentWriter:
     def __enter__(self) -> Self:
         self._journal.open()
         try:
-            self._begin()
+            if not self._resume:
+                self._journal.set_aside(self._notify)
+            if not self._journal.is_empty():
+                self._continue()
+            elif not (self._resume and self.path.exists() and self._takes_complete()):
+                self._start()
         except BaseException:
             self._journal.close()
             raise
@@ -409,15 +414,6 @@ class AlignmentWriter:
         self.records += 1
         self.sentences += rank == 0
         self._before = sentence_id, rank
-
-    def _begin(self) -> None:
-        """Resumes from what exists, or starts a new file."""
-        if not self._resume:
-            self._journal.set_aside(self._notify)
-        if not self._journal.is_empty():
-            self._continue()
-        elif not (self._resume and self.path.exists() and self._takes_complete()):
-            self._start()
 
     def _takes_complete(self) -> bool:
         """Takes the complete file as the result, unless it has too many sentences."""
@@ -575,10 +571,8 @@ def check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> 
     for name in {**after, **before}:
         if name.split(".")[0] in now and before.get(name, "") != after.get(name, ""):
             was, is_now = (shortened(str(one.get(name, ""))) or "nothing" for one in (before, after))
-            raise UsageError(
-                f"{path}: was begun with {name} = {was}, and now it is {is_now}; resume with the same model, texts and "
-                "options, or leave out --resume"
-            )
+            fix = "resume with the same model, texts and options, or leave out --resume"
+            raise UsageError(f"{path}: was begun with {name} = {was}, and now it is {is_now}; {fix}")
 
 
 def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, TextIO, get_args
 
@@ -24,7 +23,7 @@ TextFormat = Literal["pharaoh", "json"]
 
 
 def export_alignments(path: Path, output: Path | TextIO, form: TextFormat | None = None) -> None:
-    """Writes the lines of `text_lines` to a stream or, atomically, to a file; .gz compresses it.
+    """Writes the links of each sentence, or JSON for each entry of n-best lists, to a stream or, atomically, a file.
 
     Raises FormatError for a damaged alignment file, UsageError for an unknown format and if the output is the input.
     """
@@ -34,14 +33,10 @@ def export_alignments(path: Path, output: Path | TextIO, form: TextFormat | None
         check_other(output, [path])
     opened = atomic_text(output) if isinstance(output, Path) else contextlib.nullcontext(output)
     with AlignmentFile(path) as file, opened as stream:
-        stream.writelines(text_lines(file, form or "pharaoh"))
-
-
-def text_lines(file: AlignmentFile, form: TextFormat) -> Iterator[str]:
-    """Yields lines with `\\n`: the links of each sentence, or an object for each entry of n-best lists."""
-    if form == "pharaoh":
-        return (format_links(pair.links) + "\n" for pair in file.links() if pair.rank == 0)
-    return (json_line(record, file.dtype) + "\n" for record in file)
+        if form == "json":
+            stream.writelines(f"{json_line(record, file.dtype)}\n" for record in file)
+        else:
+            stream.writelines(f"{format_links(pair.links)}\n" for pair in file.links() if pair.rank == 0)
 
 
 def json_line(record: AlignmentRecord, dtype: str = "float32") -> str:

@@ -20,15 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.alignment.links import (
-    AlignmentRecord,
-    Lines,
-    ModelPair,
-    ModelSide,
-    empty_record,
-    make_record,
-    word_starts,
-)
+from nmtalign.alignment.links import AlignmentRecord, Lines, ModelPair, ModelSide, empty_record, make_record
 from nmtalign.core.model import Batch, Forced, TranslationModel, make_batch
 from nmtalign.core.numerics import in_halves
 from nmtalign.errors import NO_PROBABILITY, NmtalignError, UsageError
@@ -71,7 +63,7 @@ class SideReader:
         tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
         if self._subwords is None:
             return ModelSide(self._encode(tokens), tuple(tokens), None, tokens)
-        words, starts = self._subwords.words(tokens), word_starts(self._subwords.word_index(tokens))
+        words, starts = self._subwords.words(tokens), self._subwords.word_starts(tokens)
         return ModelSide(self._encode(tokens), tuple(words), starts, tokens)
 
     def _find_pieces(self, key: str) -> Sequence[str]:

@@ -22,7 +22,7 @@ Out = TypeVar("Out")
 Link = tuple[int, int]  # (source, target), both 0-based
 Matrix = NDArray[np.float32]
 Lines = tuple[str, str]  # of a source and a target text
-Starts = NDArray[np.int64] | None  # the first piece of each word, rising, that of `</s>` last; None: each is a word
+Starts = Sequence[int] | NDArray[np.int64] | None  # the first piece of each word and of `</s>`; None: each is a word
 SIDES = ("source", "target")
 
 THRESHOLD = 0.3  # if none is given
@@ -128,12 +128,6 @@ def links_where(chosen: NDArray[np.bool_]) -> list[Link]:
     return list(zip(source.tolist(), target.tolist(), strict=True))
 
 
-def word_starts(word_index: Sequence[int]) -> Starts:
-    """Returns the first piece of each word and `</s>`, given the word of each piece, from 0, without gaps."""
-    starts = np.flatnonzero(np.diff([*word_index, len(word_index)], prepend=-1))
-    return starts if len(starts) <= len(word_index) else None
-
-
 def merge_pieces(weights: NDArray[Any], source_starts: Starts, target_starts: Starts) -> Matrix:
     """Merges weights between pieces to words: sums over the pieces of a source word, means over those of a target word.
 
@@ -174,7 +168,7 @@ class ModelSide:
 
     ids: Sequence[int]
     words: tuple[str, ...]
-    starts: NDArray[np.int64] | None
+    starts: Starts
     tokens: Sequence[str]
     copies: Sequence[int] = ()  # of the source side of a copying model
 

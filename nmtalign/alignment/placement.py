@@ -67,24 +67,22 @@ def _place_family(
     words, outer, gains = len(weights), spans[parent], dict[int, NDArray[np.float64]]()
     found = {number: (ends[number], ends[number]) for number in members if number in ends}
     totals, columns = weights.sum(1, dtype=np.float64), np.arange(weights.shape[1])
-    cuts: dict[int, list[int]] = {}
     for number in members:
         first, stop = spans[number][:2]
         if (first, stop) == outer[:2]:
             gains[number] = np.ones(words)  # it encloses all that its parent encloses
         elif first < stop:
             gains[number] = 2 * weights[:, first:stop].sum(1, dtype=np.float64) - totals - _NULL * (1 - totals)
-        own = [line for line in ends if first < spans[line].first < stop]
-        cuts[number] = [0, *(end for line, end in ends.items() if line not in own), words]
-        for line in own:  # it encloses the words on both sides
-            gains[number][max(ends[line] - 1, 0) : ends[line] + 1] += 2 * words
+        for line in ends:
+            if first < spans[line].first < stop:  # it encloses the words on both sides
+                gains[number][max(ends[line] - 1, 0) : ends[line] + 1] += 2 * words
     taken, allowed = np.zeros(words, bool), np.ones(words + 1, bool)
     for number in sorted(gains, key=lambda number: -best_range(gains[number])[0]):
-        free = np.where(taken, _TAKEN, gains[number])
-        pieces = [(low, *best_range(free[low:high])) for low, high in pairwise(cuts[number])]
+        free, (first, end) = np.where(taken, _TAKEN, gains[number]), spans[number][:2]
+        cuts = [0, *(place for line, place in ends.items() if not first < spans[line].first < end), words]
+        pieces = [(low, *best_range(free[low:high])) for low, high in pairwise(cuts)]
         gain, start, stop = max((gain, low + start, low + stop) for low, gain, start, stop in pieces)
         if gain < _LEAST and not taken.all():  # the word that is linked nearest
-            first, end = spans[number][:2]
             far = np.maximum(0, np.maximum(first - columns, columns - end + 1))
             start = int(np.argmax(np.where(taken, -1.0, weights @ _DECAY**far)))
             stop = start + 1

@@ -177,10 +177,9 @@ def join(
         if ours != theirs:
             place = next((k for k, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), -1)
             words = f"{ours[place]!r} and {theirs[place]!r}" if place >= 0 else f"{len(ours)} and {len(theirs)} words"
-            raise InputError(
-                f"line {forward.sentence_id + 1}: the two directions have different words ({words}); "
-                "give text with spaces between words, and --tokenized"
-            )
+            why = f"the two directions have different words ({words})"
+            fix = "give text with spaces between words, and --tokenized"
+            raise InputError(f"line {forward.sentence_id + 1}: {why}; {fix}")
     if forward.empty():
         return replace(forward, link_scores=())
     weights, turned = forward.weights, backward.weights.T
@@ -222,10 +221,8 @@ def symmetrize_files(
         check_other(output, [forward, backward])
     for path in (forward, backward, output):
         if isinstance(path, Path) and (is_hdf5(path) or path.suffix == ".h5"):
-            raise UsageError(
-                f"{path}: texts of links are joined; for HDF5 files align with both models: nmtalign align SRC TGT "
-                "-m DIR -m DIR -o FILE.h5"
-            )
+            fix = "for HDF5 files align with both models: nmtalign align SRC TGT -m DIR -m DIR -o FILE.h5"
+            raise UsageError(f"{path}: texts of links are joined; {fix}")
     pairs = _read(forward, backward, backward_order)
     first = list(islice(pairs, SAMPLE))
     check_alike(shown(forward), shown(backward), first)

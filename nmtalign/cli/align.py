@@ -63,10 +63,8 @@ def align(
         raise UsageError("--threshold: links=argmax takes the largest weight, without a threshold; leave out either")
     if source is None:
         if chosen.workspace.test_files is None:
-            raise UsageError(
-                "no pairs to align: give SRC TGT, or name a test set in nmtalign.toml "
-                '([corpus] test = ["test.en", "test.fr"])'
-            )
+            fix = 'give SRC TGT, or name a test set in nmtalign.toml ([corpus] test = ["test.en", "test.fr"])'
+            raise UsageError(f"no pairs to align: {fix}")
         source, target = chosen.workspace.test_files
     target = common.need_target(source, target)
     if output is None and (resume or not pharaoh):
@@ -106,10 +104,8 @@ def align(
 def _check(output: Path | None, resume: bool, pharaoh: bool) -> None:
     """Raises UsageError for options that do not go together, and for an output that is no file."""
     if resume and pharaoh:
-        raise UsageError(
-            "--resume continues -o FILE.h5, and --pharaoh would print only the rest: leave it out, and run "
-            "`nmtalign export` afterwards"
-        )
+        fix = "leave it out, and run `nmtalign export` afterwards"
+        raise UsageError(f"--resume continues -o FILE.h5, and --pharaoh would print only the rest: {fix}")
     if output is not None and output.is_dir():
         raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
 

@@ -125,9 +125,7 @@ def _texts(
     test_source, test_reference = workspace.test_files or (None, None)
     references = references or ([test_reference] if test_reference else [])
     if not references:
-        raise UsageError(
-            'no reference: give it with -r, or a test set in nmtalign.toml: [corpus] test = ["test.en", "test.fr"]'
-        )
+        raise UsageError('no reference: give it with -r, or in nmtalign.toml: [corpus] test = ["test.en", "test.fr"]')
     if source or not test_source or not test_reference:
         return references, source
     same = any(one.exists() and test_reference.exists() and one.samefile(test_reference) for one in references)

@@ -198,11 +198,9 @@ class Corpus:
 def _check_format(path: Path, attributes: dict[str, Any]) -> dict[str, Any]:
     if attributes.get("format") != FORMAT:
         raise FormatError(f"{path}: an HDF5 file, but not a corpus prepared by nmtalign; run nmtalign prep")
-    if attributes.get("format_version") != FORMAT_VERSION:
-        raise FormatError(
-            f"{path}: corpus format {attributes.get('format_version')}, this nmtalign reads {FORMAT_VERSION}; "
-            "run nmtalign prep again"
-        )
+    if (version := attributes.get("format_version")) != FORMAT_VERSION:
+        fix = "run nmtalign prep again"
+        raise FormatError(f"{path}: corpus format {version}, this nmtalign reads {FORMAT_VERSION}; {fix}")
     for name in _TEXT_ATTRIBUTES:
         if not isinstance(attributes[name], str):
             raise ValueError(f"its attribute {name!r} is not a text")

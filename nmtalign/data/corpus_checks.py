@@ -81,11 +81,9 @@ class CorpusChecks:
         if texts["train"][1] == files[0]:
             self.notes.append(f"warning: {files[0]} is both source and target")
         elif texts["train"][1] and found == languages[::-1] != languages:
-            message = (
-                f"{shown(files[0])} and {shown(files[1])} are {'-'.join(found)} by their names, and the languages "
-                f"given are {'-'.join(languages)}; give the files in the other order, or the languages"
-            )
-            self._mistake(UsageError(message))
+            named = f"{shown(files[0])} and {shown(files[1])} are {'-'.join(found)} by their names"
+            fix = "give the files in the other order, or the languages"
+            self._mistake(UsageError(f"{named}, and the languages given are {'-'.join(languages)}; {fix}"))
         for side, path, language in zip(SIDES, files, languages, strict=True):
             if self.config.vocabulary == "word" and not has_rules(language):
                 used = f"those for English are used (--{side}-language CODE)"
@@ -129,10 +127,8 @@ class CorpusChecks:
         few_words = not self.config.vocabulary_from and max(source.unknown_rate, target.unknown_rate) > MOST_UNKNOWN
         if self.config.subwords:
             chosen, joint = summary.settings, str("joint" in summary.settings).lower()
-            self.notes.append(
-                f"for {counted(kept, 'training pair')}, --subwords is --vocabulary "
-                f"{chosen['vocabulary']} --size {chosen['size']} --set joint={joint}"
-            )
+            options = f"--vocabulary {chosen['vocabulary']} --size {chosen['size']} --set joint={joint}"
+            self.notes.append(f"for {counted(kept, 'training pair')}, --subwords is {options}")
         found = []
         for name, files in self._texts.items():
             self._check_direction(name, tokenizers, vocabularies)
@@ -140,10 +136,8 @@ class CorpusChecks:
             sides, columns = (split.source, split.target), zip(*self._samples[name], strict=True)
             for path, language, side, lines in zip(files, self._languages, sides, columns, strict=False):
                 if self.config.vocabulary == "word" and is_unspaced(lines):
-                    self.notes.append(
-                        f"warning: {shown(path)}: has no spaces between words, so each line becomes a few long words; "
-                        "give --vocabulary unigram"
-                    )
+                    why = "has no spaces between words, so each line becomes a few long words"
+                    self.notes.append(f"warning: {shown(path)}: {why}; give --vocabulary unigram")
                 if side.unknown_rate > MOST_UNKNOWN and not few_words:
                     self.notes.append(unknown_words(f"{name}: {shown(path)}", side.unknown_rate, language))
                 of_side = f" ({language})" if files[0] == files[1] else ""
@@ -153,10 +147,9 @@ class CorpusChecks:
         for name, pairs in self._held_out.items() if not self.config.clean else ():  # which drops these pairs
             both = sum(count for key, count in pairs.items() if key in self._seen)
             if both > _OVERLAP * pairs.total():
-                self.notes.append(
-                    f"warning: the training text has {both:,} of {counted(pairs.total(), 'pair')} of {name}, so "
-                    f"scores on {name} will be too good; remove them from one of the two"
-                )
+                shared = f"{both:,} of {counted(pairs.total(), 'pair')} of {name}"
+                why = f"so scores on {name} will be too good; remove them from one of the two"
+                self.notes.append(f"warning: the training text has {shared}, {why}")
         self._check_lines(summary)
         if kept < _FEW_PAIRS and not self.config.vocabulary_from:  # a model that is adapted needs fewer pairs
             self.notes.append(f"only {counted(kept, 'training pair')}: expect poor translations of other text")
@@ -198,10 +191,8 @@ class CorpusChecks:
         train = summary.splits["train"]
         for path, lines in zip(self._texts["train"], zip(*self._samples["train"], strict=True), strict=True):
             if (removed := sum(UNK in line.lower() for line in lines)) > _MANY_UNKNOWN * len(lines):
-                self.notes.append(
-                    f"warning: {shown(path)}: {removed / len(lines):.0%} of the lines have {UNK} in place of a word, "
-                    "which no model can translate: prepare the original text"
-                )
+                where = f"{shown(path)}: {removed / len(lines):.0%} of the lines have {UNK} in place of a word"
+                self.notes.append(f"warning: {where}, which no model can translate: prepare the original text")
             counts = ((len(line.split()), len(_SENTENCE_END.findall(line)) + 1) for line in lines)
             long = sum(words > _MANY_WORDS or sentences >= _MANY_SENTENCES for words, sentences in counts)
             if long > _PARAGRAPHS * len(lines):

@@ -199,10 +199,8 @@ def text_names(
     for file in (*texts, *VOCABULARY_FILES, *MODEL_FILES, TOKENIZER_FILE, SUMMARY_FILE, CORPUS_FILE):
         check_other(folder / file, inputs)
     if others := [str(folder / file) for file in texts if file not in own and (folder / file).exists()]:
-        raise UsageError(
-            f"{' and '.join(others)}: would be replaced, and prep did not write this text, or its record is lost; move "
-            "or remove it, or give another folder with -o"
-        )
+        why = "would be replaced, and prep did not write this text, or its record is lost"
+        raise UsageError(f"{' and '.join(others)}: {why}; move or remove it, or give another folder with -o")
     return names
 
 
@@ -265,10 +263,8 @@ def check_replaced(folder: Path, new: Mapping[str, Any], sets: AbstractSet[str],
         for file in files:
             there = folder / file.name
             if there.exists() and not (there.is_file() and filecmp.cmp(file, there, False)):
-                raise UsageError(
-                    f"{folder}: contains another {file.name}, which would be replaced; give another folder with -o, or "
-                    "--force"
-                )
+                fix = "give another folder with -o, or --force"
+                raise UsageError(f"{folder}: contains another {file.name}, which would be replaced; {fix}")
         return
     try:
         old = Corpus.open(folder)

@@ -218,10 +218,8 @@ class Reproduction:
         missing = [name for name in ("train", "dev") if name not in (*named, *aside) and not self._is_prepared]
         if missing or not tests:
             name = [*missing, "test"][0]
-            raise UsageError(
-                f"{self.workspace.file or FILE_NAME}: [corpus] names no {name} text, and `reproduce` needs one: "
-                f'{name} = ["{name}.en", "{name}.fr"]'
-            )
+            why = f"[corpus] names no {name} text, and `reproduce` needs one"
+            raise UsageError(f'{self.workspace.file or FILE_NAME}: {why}: {name} = ["{name}.en", "{name}.fr"]')
         return tests
 
     def stop(self, reason: str) -> None:

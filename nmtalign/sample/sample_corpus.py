@@ -58,10 +58,8 @@ def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, for
         other = [path for path, old in written if not (old.is_file() and filecmp.cmp(path, old, shallow=False))]
         lost = [path.name for path in other if os.path.lexists(folder / path.name)]
         if lost and not force:
-            raise UsageError(
-                f"{folder}: contains other versions of {', '.join(lost)}, which would be lost; give another folder, or "
-                "--force to replace these files"
-            )
+            fix = "give another folder, or --force to replace these files"
+            raise UsageError(f"{folder}: contains other versions of {', '.join(lost)}, which would be lost; {fix}")
         for path in other:
             path.replace(Path(os.path.realpath(folder / path.name)))
     return kept

@@ -154,10 +154,9 @@ def run_scoring(
         for table, scores in zip(tables, columns, strict=True):
             table.append(Statistics.of_segments(metric, scores))
     if zero := [one.name for one in tables[0] if one.too_short]:
-        notify(
-            f"warning: {' and '.join(zero)} of the reference against itself would be 0, because none of its lines has "
-            "four tokens; choose another tokeniser, such as --set tokenize=char, or --metrics chrf"
-        )
+        why = "would be 0, because none of its lines has four tokens"
+        fix = "choose another tokeniser, such as --set tokenize=char, or --metrics chrf"
+        notify(f"warning: {' and '.join(zero)} of the reference against itself {why}; {fix}")
     if resampling and any(one.lines for one in tables[0]):
         notify("warning: this version of sacrebleu gives no statistics of sentences: no intervals and p-values")
         resampling = None

@@ -105,10 +105,8 @@ def bind(config: ServeConfig) -> socket.socket:
         raise SettingError("there is no such address; give one of this machine", host=config.host) from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower().partition(" (while")[0]
-        raise ResourceError(
-            f"cannot listen on {config.host}, port {config.port}: {reason}; give another --port (0 chooses a free one) "
-            "or --host"
-        ) from None
+        fix = "give another --port (0 chooses a free one) or --host"
+        raise ResourceError(f"cannot listen on {config.host}, port {config.port}: {reason}; {fix}") from None
 
 
 def url_of(bound: socket.socket) -> str:
@@ -318,9 +316,8 @@ class _Service:
     async def _body(self, request: Request) -> str:
         """The body as text; refuses a client that sends it too slowly, a large body, and pages of other sites."""
         if _is_foreign(request, self.sites):
-            raise HTTPException(
-                403, "this is a page of another site; name its host with --set allowed_hosts=NAME to let it in"
-            )
+            fix = "name its host with --set allowed_hosts=NAME to let it in"
+            raise HTTPException(403, f"this is a page of another site; {fix}")
         if request.headers.get("content-encoding", "identity") != "identity":
             raise HTTPException(415, "compressed bodies are not read: send the body as it is")
         body, size, most = bytearray(), 0, self._most_bytes

@@ -319,7 +319,7 @@ class TextFit:
     ) -> None:
         """`side` is that of the text's language, 0 the source, 1 the target; if not `raw`, it may be split in words."""
         self.kind = tokenizers.kind
-        used = Tokenizers.spaced() if tokenized else tokenizers
+        used = tokenizers.for_text(tokenized)
         languages = tokenizers.source_language, tokenizers.target_language
         sides = list(map(_SideFit, languages, (used.source, used.target), vocabularies))
         shared = sides[0].frequent & sides[1].frequent

@@ -62,10 +62,8 @@ def check_counts(counts: Iterable[tuple[str, int]]) -> None:
     for other in others:
         (short, fewer), (long, more) = sorted((first, other), key=itemgetter(1))
         if fewer < more:
-            raise InputError(
-                f"{short}: has no line {fewer + 1}, but {long} has {counted(more, 'line')}; "
-                "give files with one line per sentence"
-            )
+            fix = "give files with one line per sentence"
+            raise InputError(f"{short}: has no line {fewer + 1}, but {long} has {counted(more, 'line')}; {fix}")
 
 
 def as_json_line(value: Any) -> str:
@@ -134,10 +132,8 @@ def bounded_lines(stream: BinaryIO, path: Path, head: bytes = b"") -> Iterator[b
     """
     for number, raw in enumerate(chain(io.BytesIO(head), iter(partial(stream.readline, LONGEST_LINE + 1), b"")), 1):
         if len(raw) > LONGEST_LINE:
-            raise InputError(
-                f"{shown(path)}: line {number}: longer than {LONGEST_LINE:,} bytes; give text with one sentence "
-                "per line"
-            )
+            fix = "give text with one sentence per line"
+            raise InputError(f"{shown(path)}: line {number}: longer than {LONGEST_LINE:,} bytes; {fix}")
         if line := raw if number > 1 else raw.removeprefix(BOM):  # a file with only the mark has no line
             yield line
 
@@ -174,10 +170,8 @@ def lines_after(lines: Iterable[T], skipped: int, done: int, name: str) -> Itera
         if count > skipped:
             yield line
     if count < done:
-        raise InputError(
-            f"{name}: has {counted(count, 'line')}, and the output has {done:,}; give the input that belongs to it, or "
-            "leave out --resume to start again"
-        )
+        fix = "give the input that belongs to it, or leave out --resume to start again"
+        raise InputError(f"{name}: has {counted(count, 'line')}, and the output has {done:,}; {fix}")
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
@@ -204,10 +198,7 @@ def bare_name(path: Path) -> Path:
 
 def unpacked_size(path: Path) -> int | None:
     """The number of bytes of a regular file as UTF-8, None if it is compressed, in another encoding or unreadable."""
-    with (
-        contextlib.suppress(OSError),
-        open(0 if path == STDIN else path, "rb", buffering=0, closefd=path != STDIN) as stream,
-    ):
+    with contextlib.suppress(OSError), open(0 if path == STDIN else path, "rb", 0, closefd=path != STDIN) as stream:
         place = stream.tell()
         head = stream.read(6)  # enough to recognise a compression
         stream.seek(place)  # stdin is read later

@@ -21,18 +21,7 @@ from xml.parsers import expat
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import DEEPEST, open_regular, read_json
 from nmtalign.text.languages import EXACT, count_unspaced, fit, is_known, matched
-from nmtalign.text.lines import (
-    BOM,
-    LONGEST_LINE,
-    bounded_lines,
-    counted,
-    decode_line,
-    is_stream,
-    read_pairs,
-    reading,
-    shown,
-    strip_end,
-)
+from nmtalign.text.lines import LONGEST_LINE, bounded_lines, counted, decode_line, is_stream, read_pairs, reading, shown
 
 _ROLES = (frozenset(("source", "src")), frozenset(("target", "tgt", "trg")))  # names of columns
 _NAMED = 10  # languages that a message lists
@@ -136,10 +125,9 @@ class ParallelText:
             elif cells == [""]:
                 yield "", ""
             else:
-                raise InputError(
-                    f"{self.name}: line {number}: {counted(len(cells), 'column')}, but line 1 has {len(names)}; put "
-                    "one tab between two columns, and none inside a text"
-                )
+                why = f"{counted(len(cells), 'column')}, but line 1 has {len(names)}"
+                fix = "put one tab between two columns, and none inside a text"
+                raise InputError(f"{self.name}: line {number}: {why}; {fix}")
 
     def _choose(self, names: Sequence[str], table: bool = False) -> tuple[int, int, bool]:
         """The columns of a table, or of a TSV file with this first line: those that are named, or the only two of TSV.
@@ -175,10 +163,10 @@ def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
     """The languages that name the columns of a TSV file or table, or ("", ""); raises UsageError for plain text."""
     path = split_folders(path).get("train", path)
     head = beginning(path)
-    first = strip_end(head.partition(b"\n")[0]).removeprefix(BOM)
-    if head and b"\t" not in first and not _XML.match(head):
+    first = head.decode("utf-8-sig", "replace").partition("\n")[0].removesuffix("\r")
+    if head and "\t" not in first and not _XML.match(head):
         raise _one_text(path)
-    found = [*text_columns(path)] if is_table(path) else first.decode("utf-8", "replace").split("\t")
+    found = [*text_columns(path)] if is_table(path) else first.split("\t")
     names = columns.split(",") if columns else found
     codes = [name.strip() if is_known(name) else "" for name in names]
     return (codes[0], codes[1]) if len(codes) == 2 and all(codes) and fit(*codes) != EXACT else ("", "")
@@ -283,10 +271,8 @@ class TmxReader:
             yield from self._pairs
             self._pairs = []
         if not any(self._before):
-            raise InputError(
-                f"{shown(self._path)}: no unit has both {' and '.join(self._wanted)}; {self._named_languages()}; "
-                "a code without a region, such as en, takes any"
-            )
+            fix = f"{self._named_languages()}; a code without a region, such as en, takes any"
+            raise InputError(f"{shown(self._path)}: no unit has both {' and '.join(self._wanted)}; {fix}")
 
     def note(self) -> str:
         """What was taken, for the user."""

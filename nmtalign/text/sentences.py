@@ -23,9 +23,7 @@ class SentenceSplitter:
         try:
             import sentencex
         except ImportError:
-            raise UsageError(
-                "splitting text into sentences needs sentencex; install it with: pip install 'nmtalign[split]'"
-            ) from None
+            raise UsageError("splitting text into sentences needs sentencex: pip install 'nmtalign[split]'") from None
         self._language, self._segment = language, sentencex.segment
 
     def split(self, text: str) -> list[str]:

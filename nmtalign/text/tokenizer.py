@@ -141,6 +141,11 @@ class Tokenizer(ABC):
         starts = (position == 0 or self.starts_word(token) for position, token in enumerate(tokens))
         return [number - 1 for number in accumulate(starts)]
 
+    def word_starts(self, tokens: Sequence[str]) -> list[int] | None:
+        """The first token of each word, and the place behind the last token; None if each token is a word."""
+        starts = [place for place, token in enumerate(tokens) if place == 0 or self.starts_word(token)]
+        return [*starts, len(tokens)] if len(starts) < len(tokens) else None
+
     def words(self, tokens: Sequence[str]) -> list[str]:
         """The words that consist of these tokens, in the order of `word_index`."""
         return list(tokens)
@@ -173,8 +178,8 @@ class Subwords(Tokenizer):
 
     def words(self, tokens: Sequence[str]) -> list[str]:
         """The text of each word, without the "▁" before it."""
-        starts = [place for place, token in enumerate(tokens) if place == 0 or self.starts_word(token)]
-        return [self._word(tokens[start:stop]) for start, stop in pairwise((*starts, len(tokens)))]
+        starts = self.word_starts(tokens) or range(len(tokens) + 1)
+        return [self._word(tokens[start:stop]) for start, stop in pairwise(starts)]
 
     def _word(self, tokens: Sequence[str]) -> str:
         return self.detokenize(tokens)
@@ -785,6 +790,10 @@ class Tokenizers:
     def spaced(cls, source_language: str = "", target_language: str = "") -> Self:
         return cls(SpacedWords(), SpacedWords(), source_language, target_language)
 
+    def for_text(self, tokenized: bool) -> "Tokenizers":
+        """Those of a text: if it is tokenised, words between spaces, else these."""
+        return Tokenizers.spaced() if tokenized else self
+
     def most_tokens(self, max_length: int) -> int:
         """The most tokens of a side that a setting `max_length` allows: 10 bytes count as one token. 0 = no limit."""
         return max_length * (_BYTES_PER_TOKEN if isinstance(self.source, TextBytes) else 1)
@@ -914,14 +923,12 @@ class Vocabulary:
     def load(cls, path: Path) -> Self:
         """Reads the file of `save`. Raises FormatError naming file and line."""
         try:
-            text = files.read_regular(path).decode("utf-8")
+            return cls(files.read_regular(path).decode("utf-8").removesuffix("\n").split("\n"))
         except OSError as error:
             raise FormatError(f"{path}: cannot read the vocabulary: {error.strerror}") from None
         except UnicodeDecodeError as error:
             line = error.object[: error.start].count(b"\n") + 1
             raise FormatError(f"{path}: line {line}: not UTF-8") from None
-        try:
-            return cls(text.removesuffix("\n").split("\n"))
         except FormatError as error:
             raise FormatError(f"{path}: {error}") from None
 

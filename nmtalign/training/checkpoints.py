@@ -142,18 +142,14 @@ def find_run(
     if not (folder / files.CONFIG).exists():
         weights = model_directory.STATE, model_directory.LAST, model_directory.BEST
         if found := [name for name in weights if (folder / name).exists()]:
-            raise UsageError(
-                f"{folder}: contains {found[0]}, but no {files.CONFIG}; restore it, give another folder with -o, or "
-                "replace the model with --force"
-            )
+            fix = "restore it, give another folder with -o, or replace the model with --force"
+            raise UsageError(f"{folder}: contains {found[0]}, but no {files.CONFIG}; {fix}")
         return None
     settings = model_directory.read_settings(folder)
     sections = ("model", ModelConfig), ("training", TrainingConfig)
     if any(settings[key].keys() != definitions(cls).keys() for key, cls in sections):
-        raise UsageError(
-            f"{folder}: contains a model of another version of nmtalign, whose training cannot be resumed; give "
-            "another folder with -o, or replace it with --force"
-        )
+        why = "contains a model of another version of nmtalign, whose training cannot be resumed"
+        raise UsageError(f"{folder}: {why}; give another folder with -o, or replace it with --force")
     checkpoint = find_checkpoint(folder)
     if checkpoint is None and (folder / model_directory.BEST).exists():  # exported, or its checkpoints were removed
         raise UsageError(
@@ -174,10 +170,8 @@ def find_run(
     if settings.get("corpus") != corpus.hash:
         what, changes = "on another corpus", _changes_of_corpus(folder, settings, corpus) + changes
     before = f"what it was trained with (--preset {settings.get('preset')})"
-    raise UsageError(
-        f"{folder}: contains a model trained {what}{': ' if changes else ''}{', '.join(changes)}; to continue it, give "
-        f"{before}; else give another folder with -o, or replace it with --force"
-    )
+    fix = f"to continue it, give {before}; else give another folder with -o, or replace it with --force"
+    raise UsageError(f"{folder}: contains a model trained {what}{': ' if changes else ''}{', '.join(changes)}; {fix}")
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -314,8 +308,6 @@ def first_weights(folder: Path, corpus: Corpus) -> Path:
     """
     model_directory.check_files(folder, model_directory.read_settings(folder))
     for name, _, _ in _other_words(folder, corpus):
-        raise UsageError(
-            f"init_from: {folder / name} has other words than {corpus.folder / name}; "
-            f"prepare the texts with the words of the model: nmtalign prep ... --vocabulary-from {folder}"
-        )
+        fix = f"prepare the texts with the words of the model: nmtalign prep ... --vocabulary-from {folder}"
+        raise UsageError(f"init_from: {folder / name} has other words than {corpus.folder / name}; {fix}")
     return model_directory.find_weights(folder)

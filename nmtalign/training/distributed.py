@@ -70,10 +70,9 @@ class World:
         if cuda := self.device.type == "cuda":
             number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
             if number >= count:
-                raise ResourceError(
-                    f"PyTorch sees {count} GPU{'s' * (count > 1)} here, too few for process {number + 1} of this "
-                    f"machine; give torchrun --nproc-per-node {count}, or --device cpu"
-                )
+                seen = f"{count} GPU{'s' * (count > 1)} here, too few for process {number + 1} of this machine"
+                fix = f"give torchrun --nproc-per-node {count}, or --device cpu"
+                raise ResourceError(f"PyTorch sees {seen}; {fix}")
             torch.cuda.set_device(number)
             self.device = torch.device("cuda", number)
         with _connecting():

@@ -218,11 +218,9 @@ class Trainer:
             position.bad_in_a_row = 0
             self._save()  # the weights are those of the last good update
             pairs = ", ".join(str(index) for index in group[0][:5])
-            where = f"the last time at update {position.update} with the minibatch of training pairs {pairs}, ..."
+            last = f"the last time at update {position.update} with the minibatch of training pairs {pairs}, ..."
             kept = f"the last good weights are kept; {self.setup.describe_divergence(position)}"
-            raise TrainingError(
-                f"{self.folder}: the loss was not finite {BAD_IN_A_ROW} times in a row, {where}; {kept}"
-            )
+            raise TrainingError(f"{self.folder}: the loss was not finite {BAD_IN_A_ROW} times in a row, {last}; {kept}")
 
     def _synchronise(self) -> float:
         """Makes the time and the request to stop the same in all processes, so that they take the same decisions.

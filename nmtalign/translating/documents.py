@@ -64,10 +64,10 @@ class DocumentTexts:
 
     def documents(self) -> list[str]:
         """The translated documents."""
-        pairs = self._to_link.items()
-        linked = _aligned([pair for _, pair in pairs], self._aligner) if pairs else ()
-        for ((number, at), pair), weights in zip(pairs, linked, strict=True):
-            self._documents[number][at] = put_back(*pair, weights)
+        lines = [(_words(segment.text), _words(translation.text)) for segment, translation in self._to_link.values()]
+        records = align(load_aligner(Path(self._aligner)), lines) if lines else ()
+        for ((number, at), pair), record in zip(self._to_link.items(), records, strict=True):
+            self._documents[number][at] = put_back(*pair, record.weights[:-1, :-1])  # no rows if it is too long
         return ["".join(cast(list[str], parts)) for parts in self._documents]
 
 
@@ -109,13 +109,6 @@ def _overlap(tokens: Sequence[str], units: Sequence[Unit]) -> NDArray[np.float64
     ends, own = np.cumsum([0, *sizes]), np.cumsum([0, *(stop - start for start, stop in units)])
     ends = ends * (own[-1] / max(ends[-1], 1))  # a tokeniser may write some characters differently
     return np.asarray(np.maximum(np.minimum(own[1:, None], ends[1:]) - np.maximum(own[:-1, None], ends[:-1]), 0.0))
-
-
-def _aligned(pairs: Sequence[tuple[MarkedText, Translation]], aligner: str) -> Iterator[NDArray[np.float32]]:
-    """The weights of a word aligner for the words of each pair, without a row for a pair that is too long for it."""
-    lines = [(_words(segment.text), _words(translation.text)) for segment, translation in pairs]
-    for record in align(load_aligner(Path(aligner)), lines):
-        yield record.weights[:-1, :-1]
 
 
 def encoding_of(page: bytes) -> str:

@@ -24,14 +24,7 @@ import numpy as np
 
 from nmtalign import files
 from nmtalign.alignment.alignment_file import AlignmentWriter, check_same
-from nmtalign.alignment.links import (
-    AlignmentRecord,
-    argmax_links,
-    format_links,
-    merge_log_probs,
-    merge_pieces,
-    word_starts,
-)
+from nmtalign.alignment.links import AlignmentRecord, argmax_links, format_links, merge_log_probs, merge_pieces
 from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError
 from nmtalign.model_directory import BEST
 from nmtalign.search.beam_search import Array
@@ -189,10 +182,8 @@ class FileTranslation:
         elif self._alignments is not None and not self._alignments.exists():
             problem = f"{self._alignments} does not exist"
         if problem:
-            raise UsageError(
-                f"{file.path}: is complete, with {counted(self.done, 'translation')}, but {problem}; "
-                "leave out --resume to translate all lines again"
-            )
+            what = f"is complete, with {counted(self.done, 'translation')}, but {problem}"
+            raise UsageError(f"{file.path}: {what}; leave out --resume to translate all lines again")
         shard = f", as many as shard {self._inputs.shard} has lines" if self._inputs.shard else ""
         self._summary = f"{file.path}: already done: it contains {counted(self.done, 'translation')}{shard}"
         return True
@@ -319,11 +310,11 @@ class FileTranslation:
 
             def add(number: int, translation: Translation) -> None:
                 source = translation.source_tokens  # a blank line has none: no model has read it
-                source_starts = word_starts(tokenizers.source.word_index(source))
+                source_starts = tokenizers.source.word_starts(source)
                 source_words = tuple(tokenizers.source.words(source))
                 entries = translation.n_best if config.save_alignments_of == "n-best" else translation.n_best[:1]
                 for rank, entry in enumerate(entries):
-                    starts = word_starts(tokenizers.target.word_index(entry.tokens))
+                    starts = tokenizers.target.word_starts(entry.tokens)
                     weights = merge_pieces(cast(Array, entry.alignment), source_starts, starts)  # it has attention
                     words, links = tuple(tokenizers.target.words(entry.tokens)), tuple(argmax_links(weights))
                     log_prob = entry.log_prob if source else math.nan
@@ -342,10 +333,8 @@ class FileTranslation:
             if not request.valid:
                 self._notify(f"{request.place}: not UTF-8; the bytes that are not became U+FFFD")
             if translation.pieces > translation.sentences:
-                self._notify(
-                    f"{request.place}: a sentence has more tokens than max_source_length = "
-                    f"{self._config.max_source_length}: translated in {translation.pieces} pieces"
-                )
+                why = f"a sentence has more tokens than max_source_length = {self._config.max_source_length}"
+                self._notify(f"{request.place}: {why}: translated in {translation.pieces} pieces")
             yield translation, output.lines(request.index, translation).encode()
 
 
@@ -510,8 +499,8 @@ class OutputFormat:
         """The alignment (target words + 1, source words + 1), or None without attention."""
         if self._merging is None or alternative.alignment is None:
             return alternative.alignment
-        source = word_starts(self._merging.source.word_index(translation.source_tokens))
-        target = word_starts(self._merging.target.word_index(alternative.tokens))
+        source = self._merging.source.word_starts(translation.source_tokens)
+        target = self._merging.target.word_starts(alternative.tokens)
         return merge_pieces(alternative.alignment, source, target)
 
 

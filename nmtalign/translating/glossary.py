@@ -102,9 +102,8 @@ class Glossary:
             source, target = parts
             first = terms.setdefault(tuple(split(spelling(source))), Term(target, number))
             if first.target != target:
-                raise InputError(
-                    f"{where}: {source!r} has another translation in line {first.line}; keep one of the two lines"
-                )
+                fix = "keep one of the two lines"
+                raise InputError(f"{where}: {source!r} has another translation in line {first.line}; {fix}")
         return cls(terms, split)
 
     def targets(self, text: str) -> list[tuple[int, str]]:

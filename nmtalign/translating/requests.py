@@ -18,16 +18,7 @@ from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import WIDE_ENDS, count_unspaced, has_no_spaces
 from nmtalign.text.lines import whole_text
 from nmtalign.text.sentences import SentenceSplitter
-from nmtalign.text.tokenizer import (
-    BYTE_TOKENS,
-    UNK_ID,
-    WORD_START,
-    Subwords,
-    TextBytes,
-    Tokenizers,
-    letters_of,
-    normalized,
-)
+from nmtalign.text.tokenizer import BYTE_TOKENS, UNK_ID, WORD_START, Subwords, TextBytes, letters_of, normalized
 from nmtalign.translating.glossary import GivenPhrase, Glossary, spelling
 
 Tokens = Sequence[str]
@@ -90,7 +81,7 @@ class RequestReader:
     def __init__(self, loaded: LoadedModel, config: TranslateConfig, glossary: Glossary | None) -> None:
         """Raises UsageError if the sentence splitter is missing."""
         self._loaded, self._config, self._words = loaded, config, loaded.target_vocabulary
-        used = Tokenizers.spaced() if config.tokenized else loaded.tokenizers
+        used = loaded.tokenizers.for_text(config.tokenized)
         self._source, self.target = used.source, used.target
         self._splitter = SentenceSplitter(loaded.source_language) if config.split_sentences else None
         self._glossary = glossary

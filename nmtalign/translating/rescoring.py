@@ -23,7 +23,7 @@ from nmtalign.search.beam_search import Sources, force
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import check_pairs
 from nmtalign.text.lines import as_json_line, checked_pairs, counted, read_lines, read_pairs, shown
-from nmtalign.text.tokenizer import EOS, UNK_ID, Tokenizers
+from nmtalign.text.tokenizer import EOS, UNK_ID
 from nmtalign.translating.file_translation import are_files, fixed
 from nmtalign.translating.translator import WINDOW_BATCHES, Translator, default_words, in_batches, windows
 
@@ -73,7 +73,7 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     Raises UsageError for what is not a pair, ResourceError with the line if one pair does not fit into memory.
     """
     loaded, available, numbers = translator.loaded, available or isinstance(pairs, Sequence), itertools.count()
-    used = Tokenizers.spaced() if translator.config.tokenized else loaded.tokenizers
+    used = loaded.tokenizers.for_text(translator.config.tokenized)
     sides = (loaded.source_vocabulary, used.source), (loaded.target_vocabulary, used.target)
     split = [partial(words.known_tokens, tokenize=own.tokenize) for words, own in sides]
     most, size = translator.config.batch_size or default_words(1, loaded.device), len(loaded.target_vocabulary)
@@ -136,10 +136,8 @@ def read_n_best(n_best: Path, source: Path) -> Iterator[tuple[tuple[str, ...], P
         where = f"{shown(n_best)}: line {number}"
         fields = tuple(field.removeprefix(" ").removesuffix(" ") for field in line.split("|||"))
         if len(fields) < 2 or not _ID.fullmatch(fields[0].strip(" \t")):
-            raise InputError(
-                f"{where}: not a line of an n-best list; write `id ||| translation ||| features ||| score`, "
-                "the id the number of the source line, from 0"
-            )
+            fix = "write `id ||| translation ||| features ||| score`, the id the number of the source line, from 0"
+            raise InputError(f"{where}: not a line of an n-best list; {fix}")
         sentence = int(fields[0])
         if sentence < at:
             raise InputError(f"{where}: id {sentence} comes after id {at}; sort the list by id (sort -s -n -k 1,1)")

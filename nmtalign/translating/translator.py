@@ -458,10 +458,8 @@ def _check_vocabularies(models: Sequence[LoadedModel]) -> None:
             raise UsageError(f"{other.folder}: either all models of an ensemble copy words, or none: --set copy=true")
         for side in ("source_vocabulary", "target_vocabulary"):
             if getattr(other, side) != getattr(first, side):
-                raise UsageError(
-                    f"{other.folder}: its {side.replace('_', ' ')} is not that of {first.folder}; "
-                    "an ensemble needs models of one prepared corpus"
-                )
+                fix = "an ensemble needs models of one prepared corpus"
+                raise UsageError(f"{other.folder}: its {side.replace('_', ' ')} is not that of {first.folder}; {fix}")
 
 
 def combine(found: Sequence[Sequence[Hypothesis]], count: int, sampled: bool) -> list[list[Hypothesis]]:

@@ -104,10 +104,8 @@ def read_panels(
             for (name, path), file in zip(files, opened, strict=True):
                 record = _record(file, number, config.rank)
                 if source not in (None, record.source):
-                    raise InputError(
-                        f"{path}: sentence {number} has another source than in {files[0][1]}; give files of the same "
-                        "text, tokenised alike"
-                    )
+                    fix = "give files of the same text, tokenised alike"
+                    raise InputError(f"{path}: sentence {number} has another source than in {files[0][1]}; {fix}")
                 source = record.source
                 if gold is not None:
                     gold.check_inside(number, len(record.source), len(record.target))

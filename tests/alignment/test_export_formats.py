@@ -9,7 +9,7 @@ from helpers.commands import run
 from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
-from nmtalign.alignment.export_formats import json_line, text_lines
+from nmtalign.alignment.export_formats import json_line
 
 WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.1, 0.9, 0], [0, 0, 1]], dtype=np.float32)
 
@@ -26,7 +26,7 @@ def path(tmp_path, request):
 
 def test_json_holds_the_record_and_is_one_line(path):
     with AlignmentFile(path) as file:
-        lines = list(text_lines(file, "json"))
+        lines = [json_line(record, file.dtype) for record in file]
         for line, record in zip(lines, file, strict=True):
             assert len(line.splitlines()) == 1
             found = json.loads(line, parse_constant=pytest.fail)

@@ -22,7 +22,7 @@ from nmtalign.alignment.link_files import (
     parse_links,
     read_links,
 )
-from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces, word_starts
+from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import AerConfig, ViewConfig
 from nmtalign.viewing.alignment_page import write_page
@@ -196,11 +196,11 @@ def test_pairs_without_words_have_no_links() -> None:
 
 def test_pieces_are_summed_over_the_source_and_averaged_over_the_target() -> None:
     weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.3, 0.2, 0.5, 0.0], [0.6, 0.1, 0.1, 0.2], [0.0, 0.0, 0.0, 1.0]])
-    merged = merge_pieces(weights, word_starts([0, 0, 1]), word_starts([0, 1, 1]))
+    merged = merge_pieces(weights, [0, 2, 3], [0, 1, 3])
     expected = [[0.3, 0.3, 0.4], [(0.5 + 0.7) / 2, (0.5 + 0.1) / 2, 0.1], [0.0, 0.0, 1.0]]
     np.testing.assert_allclose(merged, expected, atol=1e-7)
     np.testing.assert_allclose(merged.sum(axis=1), 1, atol=1e-6)
-    np.testing.assert_allclose(merge_log_probs([-1, -2, -3, -0.5], word_starts([0, 1, 1])), [-1, -5, -0.5])
+    np.testing.assert_allclose(merge_log_probs([-1, -2, -3, -0.5], [0, 1, 3]), [-1, -5, -0.5])
 
 
 @given(st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999))))

@@ -274,7 +274,7 @@ ERRORS = """
 2 export model -o x --weights int4 => --weights int4: must be one of fp32, int8
 4 export bare -o x => bare: no nmtalign model here (no config.json)
 2 export model -o data => data: contains other files
-2 export model -o x --format ctranslate2 => model: architecture = recurrent; CTranslate2 decodes only
+2 export model -o x --format ctranslate2 => model: architecture = recurrent; CTranslate2 runs only
 5 serve -m model --port 0 --host 192.0.2.1 => cannot listen on 192.0.2.1
 2 serve -m model --port 0 --host 'no host' => --host no host: there is no such address
 2 serve -m model -m model --port 0 => give one model per direction

@@ -86,6 +86,7 @@ def test_spaced_words(line, words):
     assert spaced.detokenize(words) == " ".join(words)
     assert spaced.words(words) == words
     assert spaced.word_index(words) == list(range(len(words)))
+    assert spaced.word_starts(words) is None
 
 
 def test_pieces_come_back_and_know_their_words(pieces):
@@ -96,6 +97,7 @@ def test_pieces_come_back_and_know_their_words(pieces):
     assert pieces.words(tokens) == ["the", "mill", "bends"]
     index = pieces.word_index(tokens)
     assert sorted(set(index)) == [0, 1, 2]
+    assert pieces.word_starts(tokens) == [*map(index.index, range(3)), len(tokens)]
     assert index == sorted(index)
 
 
