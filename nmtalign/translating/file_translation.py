@@ -194,7 +194,7 @@ class FileTranslation:
             return f" after {counted(self.lines, 'line')}"
         if self._writer is not None:  # both continue after the last line that both have
             return self._writer.left()
-        done = self.done + self.lines if self._file.partial.exists() else 0
+        done = self.done + self.lines - writes_lists(self._config) if self._file.partial.exists() else 0
         return f"; {self._file.partial} contains {counted(done, 'line')}; --resume continues after them" if done else ""
 
     def run(

@@ -105,6 +105,14 @@ def test_a_new_run_keeps_what_another_left_until_its_end(random_model, tmp_path,
     assert (tmp_path / "out.fr").read_bytes() == resumed
 
 
+def test_the_last_list_of_an_interrupted_run_does_not_count(random_model, tmp_path, inside):
+    (tmp_path / "in.gz").write_bytes(gzip.compress(text_of(90))[:-30])
+    done = inside("-m", random_model, "--beam", 2, "--n-best", 2, "-o", "out.fr", "in.gz")
+    last = (tmp_path / "out.fr.partial").read_bytes().splitlines()[-1].partition(b" ")[0].decode()
+    told = f"; out.fr.partial contains {last} lines; --resume continues after them\n"
+    assert done.stderr.decode().endswith(told)  # lists count from 0, and the last one may have gone on
+
+
 def test_ended_by_sigterm_and_resumed_from_a_pipe(random_model, tmp_path, inside, process):
     arguments, text = ("-m", random_model, "--beam", 2, "--format", "json"), text_of(50)
     partial = tmp_path / "out.fr.partial"
