@@ -138,7 +138,10 @@ def _replaceable(path: Path, follow: bool = True) -> Path:
 
 @contextlib.contextmanager
 def disk_errors(path: Path, verb: str = "write") -> Iterator[None]:
-    """Turns errors of the operating system into a ResourceError (`refusal`); in reading, only those of the system."""
+    """Turns errors of the operating system into a ResourceError (`refusal`).
+
+    If `verb` is "read", an error that a missing, foreign or damaged file can cause stays an OSError.
+    """
     try:
         yield
     except OSError as error:

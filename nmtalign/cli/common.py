@@ -294,7 +294,8 @@ def _watch_others(pause: float = 1.0) -> None:
         joined = joined or (needed and _join(busy))
         if joined != needed:
             break
-    _start_watch()  # the threads that have joined end with this one, which also keeps the number that PyTorch told it
+    # PyTorch tells a thread only once how many there are. Those that have joined end with this one.
+    _start_watch()
 
 
 def _join(busy: float) -> bool:

@@ -320,7 +320,10 @@ class Reproduction:
         return shlex.quote(_relative(path, self.folder))
 
     def _write_settings(self, name: str, training: Settings) -> None:
-        """Writes settings/NAME.toml: the texts and the sections of the user's nmtalign.toml, and the training."""
+        """Writes settings/NAME.toml: the texts and the sections of the user's nmtalign.toml, and the training.
+
+        Raises UsageError if the models of the folder were begun with others.
+        """
         folder, workspace = self.folder / "settings", self.workspace
         texts: dict[str, Any] = {
             key: [_relative(path, folder) for path in (source, target)] if target else _relative(source, folder)
@@ -347,7 +350,7 @@ class Reproduction:
                 stream.write((f"\n[{section}]\n" if section and rows else "") + "".join(rows))
 
     def _check_begun(self, begun: Mapping[str, Settings], sections: Mapping[str, Settings]) -> None:
-        """Raises UsageError if the models of the folder were begun with another budget, or with other settings."""
+        """Raises UsageError that names the first setting that is another one now."""
         for section in ("reproduce", "prep", "train"):
             now = sections[section]
             before = begun[section] or (now if section == "reproduce" else {})  # earlier versions did not write it

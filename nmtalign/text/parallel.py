@@ -106,7 +106,9 @@ class ParallelText:
                 return
             reader = TmxReader(self.source, self._languages)
             yield from reader.pairs(stream, head)
-            self.skipped, self.note = reader.skipped, reader.note() + "; columns has no effect" * bool(self._columns)
+            self.skipped, self.note = reader.skipped, reader.note()
+            if self._columns:
+                self.note += "; columns has no effect"
 
     def _rows(self, lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
         first = next(lines, None)

@@ -221,25 +221,26 @@ def find_checkpoint(folder: Path) -> Checkpoint | None:
         try:
             _, metadata = model_directory.map_arrays(path)
             position = resolve(Position, (str(path), files.parse_json(metadata["position"])))
+            break
         except FormatError as error:
             wrong.append(str(error))
         except (AttributeError, KeyError, UsageError, ValueError):
             wrong.append(f"{path}: not a checkpoint of a training")
-        else:
-            if wrong:
-                wrong.append(f"resuming from the checkpoint before it, update {position.update}")
-            if position.validated >= 0:
-                try:
-                    model_directory.map_arrays(folder / model_directory.BEST)
-                except FormatError as error:
-                    wrong.append(f"{error}; the best weights are chosen anew, from update {position.update} on")
-                    position = replace(position, validation_due=True, finished=None, best_update=-1, since_best=0)
-                    position.best_loss = position.best_bleu = None
-            return Checkpoint(path, position, metadata.get("fingerprint", ""), "; ".join(wrong))
-    if wrong:
+    else:
+        if not wrong:
+            return None
         rescue = f"to keep the best weights, give --init-from {folder} and another folder with -o"
         raise FormatError(f"{'; '.join(wrong)}; no checkpoint is complete: {rescue}; or train anew with --force")
-    return None
+    if wrong:
+        wrong.append(f"resuming from the checkpoint before it, update {position.update}")
+    try:
+        if position.validated >= 0:
+            model_directory.map_arrays(folder / model_directory.BEST)
+    except FormatError as error:
+        wrong.append(f"{error}; the best weights are chosen anew, from update {position.update} on")
+        position = replace(position, validation_due=True, finished=None, best_update=-1, since_best=0)
+        position.best_loss = position.best_bleu = None
+    return Checkpoint(path, position, metadata.get("fingerprint", ""), "; ".join(wrong))
 
 
 def clean_folder(folder: Path, checkpoint: Checkpoint) -> None:

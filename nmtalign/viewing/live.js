@@ -324,6 +324,7 @@ async function measure(count) {
 }
 
 async function showLength() {
+  if (!now.answer) return;
   const known = measured, { value } = lengthSlider.input;
   const { text, found } = await measure(+value + 1);
   if (known !== measured || value !== lengthSlider.input.value) return; // a later change has overtaken it
@@ -362,9 +363,9 @@ const cosine = (a, b) => {
 
 async function showPair() {
   const text = $("second").value, first = now.answer, { number, uniform } = system();
-  const second = await ask("translate", { number, uniform, text, beam: +$("beam").value });
+  const second = first && text.trim() ? await ask("translate", { number, uniform, text, beam: +$("beam").value }) : null;
   if (text !== $("second").value || first !== now.answer) return;
-  if (isBlank(second) || !first) {
+  if (!second || isBlank(second)) {
     $("pair").replaceChildren();
     $("alike").hidden = true;
     return;
