@@ -1,6 +1,7 @@
 """How epochs are cut into batches, and how batches are read."""
 
 import contextlib
+import gc
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -138,7 +139,8 @@ def working():
 
 
 def ended():
-    """Waits for threads that end; whether all have."""
+    """Waits for threads that end, also those of iterators that earlier tests have left; whether all have."""
+    gc.collect()
     for thread in working():
         thread.join(60)
     return not working()
@@ -208,12 +210,19 @@ def test_closing_or_leaving_early_ends_the_thread(error):
 )
 def test_closing_does_not_wait_for_a_thread_that_works(read_ahead):
     """The garbage collector may close an iterator in a thread that holds a lock without which no other thread ends."""
-    may_work = threading.Semaphore(1)
-    stream = read_ahead(lambda batch: (may_work.acquire(timeout=60), batch)[1])
+    begun, may_end = threading.Semaphore(0), threading.Semaphore(1)
+
+    def work(batch):
+        begun.release()
+        may_end.acquire(timeout=60)
+        return batch
+
+    stream = read_ahead(work)
     next(stream)
+    assert all(begun.acquire(timeout=60) for _ in range(2))  # the thread works on the second batch
     stream.close()
     assert working()
-    may_work.release()
+    may_end.release()
     assert ended()
 
 
