@@ -134,9 +134,9 @@ def rounded(number: float, digits: int = 2) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as the settings have it, rounded up: 90s, 40m, 3h."""
+    """A time as the settings have it, rounded up if a tenth of the unit or more is left: 90s, 40m, 3h."""
     unit, size = next(((unit, size) for unit, size in (("s", 1), ("m", 60)) if seconds < 180 * size), ("h", 3600))
-    return f"{math.ceil(seconds / size)}{unit}"
+    return f"{math.ceil(round(seconds / size, 1))}{unit}"
 
 
 class BudgetAdvice:

@@ -3,7 +3,15 @@
 import pytest
 
 from nmtalign.settings.training_settings import TrainingConfig
-from nmtalign.training.budget import BudgetAdvice, Every, TrainingBudget, learning_rate, updates_needed, warm_up
+from nmtalign.training.budget import (
+    BudgetAdvice,
+    Every,
+    TrainingBudget,
+    duration,
+    learning_rate,
+    updates_needed,
+    warm_up,
+)
 
 
 def test_the_nearest_limit_counts():
@@ -117,6 +125,16 @@ def test_a_budget_that_is_too_small_is_reported_once_with_one_that_suffices(sett
     (notice,) = notices
     assert notice.endswith(options)
     assert "a useful model needs about 1,012 (2.5 times)" in notice
+
+
+def test_a_duration_is_not_a_minute_longer_for_part_of_an_update():
+    assert [duration(seconds) for seconds in (90.0, 360.4, 366.0, 10_801.0, 12_000.0)] == [
+        "90s",
+        "6m",
+        "7m",
+        "3h",
+        "4h",
+    ]
 
 
 def test_the_end_advises_all_that_the_next_run_needs_and_no_shorter_time():
