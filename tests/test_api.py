@@ -178,7 +178,7 @@ STATES = """if True:
 
 
 def test_the_modes_of_pytorch_that_the_caller_has_chosen_change_nothing(tmp_path) -> None:
-    """A notebook may work in inference mode, without gradients, or in float64."""
+    """A notebook may work in inference mode, without gradients, with autocast, on another device, or in float64."""
     source, _ = write_pairs(tmp_path, "a", PAIRS)
     nmtalign.prepare(source, source, tmp_path / "data", languages=("en", "fr"), dev=(source, source), workers=1)
 
@@ -190,10 +190,10 @@ def test_the_modes_of_pytorch_that_the_caller_has_chosen_change_nothing(tmp_path
         return finished.best_loss, translation.score, pair.log_prob, pair.weights.tolist()
 
     usual = results("usual")
-    with torch.no_grad():
-        assert results("no_grad") == usual
-    with torch.inference_mode():
-        assert results("inference") == usual
+    modes = torch.no_grad(), torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), torch.device("meta")
+    for number, mode in enumerate(modes):
+        with mode:
+            assert results(str(number)) == usual
     try:
         torch.set_default_dtype(torch.float64)
         assert results("float64") == usual
