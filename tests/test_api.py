@@ -212,3 +212,32 @@ def test_the_library_leaves_the_process_as_it_is(tmp_path) -> None:
     steps = json.loads(result.stdout)
     assert [name for name, _ in steps[:3]] == ["import", "prepare", "train"]
     assert not [(name, changed) for name, changed in steps if changed]
+
+
+FORKED = """if True:
+    import multiprocessing, sys
+    import nmtalign, torch
+
+    def use(precision):
+        options = {"threads": 1, "device": "cpu", "precision": precision}
+        translator = nmtalign.Translator.load("model", **options)
+        found = [t.text for t in translator.translate(["the fox"], beam=2)]
+        return found, [record.links() for record in nmtalign.align("model", [("the fox", "le renard")], **options)]
+
+    torch.set_num_threads(2)
+    data, pair = "data", ("a.en", "a.fr")
+    nmtalign.prepare(*pair, data, languages=("en", "fr"), dev=pair, workers=1)
+    sizes = {"hidden": 128, "attention_hidden": 128, "maxout": 64, "embedding": 8}
+    nmtalign.train(data, "model", preset="tiny", max_updates=1, bleu_sentences=0, threads=1, device="cpu", **sizes)
+    for precision in ("fp32", "bf16", "int8"):
+        used = use(precision)
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            assert pool.apply_async(use, [precision]).get(timeout=30) == used
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
+def test_a_forked_process_works_after_the_use_of_one_thread(tmp_path) -> None:
+    write_pairs(tmp_path, "a", PAIRS)
+    result = subprocess.run([sys.executable, "-c", FORKED], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

@@ -154,7 +154,7 @@ class Translator:
         wrong = {name: value for name in ("replace_unk", "coverage_penalty") if (value := getattr(config, name))}
         if wrong and not attends:
             raise SettingError("this model has no attention, which this setting needs", **wrong)
-        self.precision = inference_precision(config.precision, self.loaded.device)  # without "auto"
+        self.precision = using_threads(config.threads)(inference_precision)(config.precision, self.loaded.device)
         self.alignments = alignments and attends
         self.scoring = Scoring(config.length_penalty, config.word_penalty, config.coverage_penalty)
         if scorer is not None:
@@ -244,7 +244,8 @@ class Translator:
         """The models, prepared for search at the first use, so that loading takes a few milliseconds."""
         dtype = torch.bfloat16 if self.precision == "bf16" else None
         models = (in_int8(loaded.model) if self.precision == "int8" else loaded.model for loaded in self.models)
-        scorers = [partial(ModelSession, Inference(model, dtype)) for model in models]
+        with using_threads(self.config.threads):
+            scorers = [partial(ModelSession, Inference(model, dtype)) for model in models]
         return scorers[0] if len(scorers) == 1 else partial(EnsembleSession, scorers, self.config.ensemble)
 
     @cached_property
@@ -434,7 +435,7 @@ def _load_once(
 
 def load_models(models: Sequence[str | Path], config: TranslateConfig) -> list[LoadedModel]:
     """Loads models, folders or their files of weights, for the device of `config`."""
-    return [load_model(Path(model), config.device) for model in models]
+    return [load_model(Path(model), config.device, threads=config.threads) for model in models]
 
 
 def _chosen(config: TranslateConfig) -> Mapping[str, Any]:
