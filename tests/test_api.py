@@ -30,6 +30,7 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
     (translation,) = translator.translate(["the fox"])
     (scored,) = nmtalign.score_pairs(translator, [("the fox", "le renard")])
     assert isinstance(translation, nmtalign.Translation)
+    assert {translation: 1}[next(translator.translate([nmtalign.Request("the fox")]))]
     assert math.isclose(scored.log_prob, sum(scored.token_log_probs), rel_tol=1e-5)
     assert nmtalign.describe(model).keys() != nmtalign.describe(data).keys()
     records = list(nmtalign.align(model, [("the fox", "le renard"), ("", "")], reading="posterior"))
