@@ -255,8 +255,7 @@ def load_model(
     vocabularies = load_vocabularies(folder, config)
     path = find_weights(folder) if place == folder else place
     chosen = pick_device(device)
-    # Weights that are made in inference mode have no gradients, which a posterior needs.
-    with using_threads(threads), torch.inference_mode(False):
+    with using_threads(threads), torch.inference_mode(False):  # its weights have no gradients, which a posterior needs
         products = inference_precision(precision, chosen)
         with torch.device("meta"):
             model = TranslationModel(config).float()

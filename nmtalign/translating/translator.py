@@ -213,13 +213,11 @@ class Translator:
         """
         if isinstance(lines, str | Request):
             raise UsageError("translate takes lines, and this is one text: give a list of lines, such as [text]")
-        if not settings:
-            return self.translate_numbered(lines)
         if settings.get("markup"):
             raise UsageError(_ONLY_LINES)
         if late := [name for name in select(TranslateConfig, lambda one: one.loading) if name in settings]:
             raise UsageError(f"{late[0]} is chosen when a model is loaded: Translator.load(..., {late[0]}=...)")
-        return self.changed(settings).translate_numbered(lines)
+        return (self.changed(settings) if settings else self).translate_numbered(lines)
 
     def changed(
         self, settings: Mapping[str, Any], origin: str = "Translator.translate", alignments: bool | None = None
@@ -253,7 +251,6 @@ class Translator:
         """The limits of batches that the settings, the device and the models allow."""
         config, device, words = self.config, self.loaded.device, len(self.loaded.target_vocabulary)
         beam = config.n_best if config.sample else config.beam
-        searches = search_threads(device, config.threads) * len(self.models)
         if config.max_memory:
             memory = byte_count("max_memory", config.max_memory)
         elif device.type == "cuda":
@@ -262,7 +259,7 @@ class Translator:
             memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
         return BatchLimits(
             words=config.batch_size or default_words(beam, device),
-            memory=memory // searches,
+            memory=memory // (search_threads(device, config.threads) * len(self.models)),
             model=self.loaded.model.config,
             beam=beam,
             itemsize=2 if self.precision == "bf16" else 4,
