@@ -232,8 +232,10 @@ class LoadedModel:
         return hashlib.sha256(hashes.encode()).hexdigest()
 
 
-def load_model(place: Path, device: Device = "auto", precision: InferencePrecision = "fp32") -> LoadedModel:
-    """Loads a model for inference; on the CPU its weights are mapped into memory, not copied.
+def load_model(
+    place: Path, device: Device = "auto", precision: InferencePrecision = "fp32", threads: int = 0
+) -> LoadedModel:
+    """Loads a model for inference, with this number of threads; on the CPU its weights are mapped into memory.
 
     `place` is the folder of the model, for its best weights, or a file of weights in this folder.
 
@@ -244,7 +246,7 @@ def load_model(place: Path, device: Device = "auto", precision: InferencePrecisi
 
     from nmtalign.core.inference import in_dtype
     from nmtalign.core.model import TranslationModel
-    from nmtalign.core.numerics import in_int8, inference_precision, pick_device
+    from nmtalign.core.numerics import in_int8, inference_precision, pick_device, using_threads
 
     folder = place.parent if place.suffix == ".safetensors" else place
     settings = read_settings(folder)
@@ -253,8 +255,8 @@ def load_model(place: Path, device: Device = "auto", precision: InferencePrecisi
     vocabularies = load_vocabularies(folder, config)
     path = find_weights(folder) if place == folder else place
     chosen = pick_device(device)
-    products = inference_precision(precision, chosen)
-    with torch.inference_mode(False):  # weights that are made in it have no gradients, which a posterior needs
+    with using_threads(threads), torch.inference_mode(False):  # its weights have no gradients, which a posterior needs
+        products = inference_precision(precision, chosen)
         with torch.device("meta"):
             model = TranslationModel(config).float()
         try:

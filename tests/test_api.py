@@ -30,6 +30,7 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
     (translation,) = translator.translate(["the fox"])
     (scored,) = nmtalign.score_pairs(translator, [("the fox", "le renard")])
     assert isinstance(translation, nmtalign.Translation)
+    assert {translation: 1}[next(translator.translate([nmtalign.Request("the fox")]))]
     assert math.isclose(scored.log_prob, sum(scored.token_log_probs), rel_tol=1e-5)
     assert nmtalign.describe(model).keys() != nmtalign.describe(data).keys()
     records = list(nmtalign.align(model, [("the fox", "le renard"), ("", "")], reading="posterior"))
@@ -178,7 +179,7 @@ STATES = """if True:
 
 
 def test_the_modes_of_pytorch_that_the_caller_has_chosen_change_nothing(tmp_path) -> None:
-    """A notebook may work in inference mode, without gradients, or in float64."""
+    """A notebook may work in inference mode, without gradients, with autocast, on another device, or in float64."""
     source, _ = write_pairs(tmp_path, "a", PAIRS)
     nmtalign.prepare(source, source, tmp_path / "data", languages=("en", "fr"), dev=(source, source), workers=1)
 
@@ -190,10 +191,10 @@ def test_the_modes_of_pytorch_that_the_caller_has_chosen_change_nothing(tmp_path
         return finished.best_loss, translation.score, pair.log_prob, pair.weights.tolist()
 
     usual = results("usual")
-    with torch.no_grad():
-        assert results("no_grad") == usual
-    with torch.inference_mode():
-        assert results("inference") == usual
+    modes = torch.no_grad(), torch.inference_mode(), torch.autocast("cpu", torch.bfloat16), torch.device("meta")
+    for number, mode in enumerate(modes):
+        with mode:
+            assert results(str(number)) == usual
     try:
         torch.set_default_dtype(torch.float64)
         assert results("float64") == usual
@@ -212,3 +213,32 @@ def test_the_library_leaves_the_process_as_it_is(tmp_path) -> None:
     steps = json.loads(result.stdout)
     assert [name for name, _ in steps[:3]] == ["import", "prepare", "train"]
     assert not [(name, changed) for name, changed in steps if changed]
+
+
+FORKED = """if True:
+    import multiprocessing, sys
+    import nmtalign, torch
+
+    def use(precision):
+        options = {"threads": 1, "device": "cpu", "precision": precision}
+        translator = nmtalign.Translator.load("model", **options)
+        found = [t.text for t in translator.translate(["the fox"], beam=2)]
+        return found, [record.links() for record in nmtalign.align("model", [("the fox", "le renard")], **options)]
+
+    torch.set_num_threads(2)
+    data, pair = "data", ("a.en", "a.fr")
+    nmtalign.prepare(*pair, data, languages=("en", "fr"), dev=pair, workers=1)
+    sizes = {"hidden": 128, "attention_hidden": 128, "maxout": 64, "embedding": 8}
+    nmtalign.train(data, "model", preset="tiny", max_updates=1, bleu_sentences=0, threads=1, device="cpu", **sizes)
+    for precision in ("fp32", "bf16", "int8"):
+        used = use(precision)
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            assert pool.apply_async(use, [precision]).get(timeout=30) == used
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
+def test_a_forked_process_works_after_the_use_of_one_thread(tmp_path) -> None:
+    write_pairs(tmp_path, "a", PAIRS)
+    result = subprocess.run([sys.executable, "-c", FORKED], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

@@ -58,7 +58,7 @@ def load_models(folders: Sequence[Path], config: AlignConfig) -> Models:
         raise UsageError(f"{aligners[0]}: a word aligner has both directions; give only this folder, with -m")
     if aligners:
         return load_aligner(aligners[0])
-    return [load_model(folder, config.device, config.precision) for folder in folders]
+    return [load_model(folder, config.device, config.precision, config.threads) for folder in folders]
 
 
 def align(

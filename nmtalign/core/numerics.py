@@ -539,9 +539,7 @@ def has_fast_bf16(device: torch.device) -> bool:
 
 def precision_notices(name: InferencePrecision, device: torch.device) -> list[str]:
     """A warning if a precision is asked for, and fp32 would be faster."""
-    if device.type != "cpu":
-        return []
-    if name == "bf16" and not has_fast_bf16(device):
+    if name == "bf16" and device.type == "cpu" and not bf16_is_fast():
         return ["warning: this processor takes longer for products in bf16 than in fp32; leave out precision = bf16"]
     if name == "int8" and "avx2" not in cpu_facts().get("flags", ""):
         return [
@@ -554,13 +552,14 @@ def precision_notices(name: InferencePrecision, device: torch.device) -> list[st
 def using_threads(threads: int) -> Iterator[None]:
     """Sets the number of threads of one operation for a block, 0 = no change, and restores it also after an error.
 
-    The number is that of the calling thread, and of all threads that begin later.
+    The number is that of the calling thread, and of all threads that begin later. The caller's autocast is off.
     """
     before = torch.get_num_threads()
     try:
         if threads:
             torch.set_num_threads(threads)
-        yield
+        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+            yield
     finally:
         torch.set_num_threads(before)
 
@@ -569,12 +568,13 @@ def using_threads(threads: int) -> Iterator[None]:
 def keeping_generators(device: torch.device, threads: int = 0) -> Iterator[None]:
     """As `using_threads`, and restores the random generators of the CPU and of a GPU with CUDA.
 
-    New tensors are float32 and record gradients, also where the caller has chosen otherwise.
+    New tensors are float32, on the CPU, and record gradients, also where the caller has chosen otherwise.
     """
     devices, before = [device] if device.type == "cuda" else [], torch.get_default_dtype()
+    on_cpu = contextlib.nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
     try:
         torch.set_default_dtype(torch.float32)
-        with using_threads(threads), torch.random.fork_rng(devices), torch.inference_mode(False):
+        with using_threads(threads), torch.random.fork_rng(devices), torch.inference_mode(False), on_cpu:
             yield
     finally:
         torch.set_default_dtype(before)

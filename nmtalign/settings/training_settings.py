@@ -198,7 +198,7 @@ class TrainingConfig(Settings, section="train"):
     schedule: Literal["constant", "linear", "inverse-sqrt"] = setting(
         "constant", "Learning rate over time; linear falls to 0 at the end."
     )
-    warmup: int = setting(0, "Updates in which the learning rate rises linearly.")
+    warmup: int = setting(0, "Updates in which the learning rate rises linearly; at most a tenth of the budget.")
     clip_norm: float = setting(1.0, "Largest norm of the gradient; 0 does not clip.")
     loss_normalization: Literal["sentences", "tokens", "sum"] = setting(
         "sentences", "What the summed loss is divided by."

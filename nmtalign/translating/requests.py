@@ -41,7 +41,7 @@ class Request:
     text: str
     prefix: str = ""
     phrases: tuple[str, ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ class Translator:
         wrong = {name: value for name in ("replace_unk", "coverage_penalty") if (value := getattr(config, name))}
         if wrong and not attends:
             raise SettingError("this model has no attention, which this setting needs", **wrong)
-        self.precision = inference_precision(config.precision, self.loaded.device)  # without "auto"
+        self.precision = using_threads(config.threads)(inference_precision)(config.precision, self.loaded.device)
         self.alignments = alignments and attends
         self.scoring = Scoring(config.length_penalty, config.word_penalty, config.coverage_penalty)
         if scorer is not None:
@@ -213,13 +213,11 @@ class Translator:
         """
         if isinstance(lines, str | Request):
             raise UsageError("translate takes lines, and this is one text: give a list of lines, such as [text]")
-        if not settings:
-            return self.translate_numbered(lines)
         if settings.get("markup"):
             raise UsageError(_ONLY_LINES)
         if late := [name for name in select(TranslateConfig, lambda one: one.loading) if name in settings]:
             raise UsageError(f"{late[0]} is chosen when a model is loaded: Translator.load(..., {late[0]}=...)")
-        return self.changed(settings).translate_numbered(lines)
+        return (self.changed(settings) if settings else self).translate_numbered(lines)
 
     def changed(
         self, settings: Mapping[str, Any], origin: str = "Translator.translate", alignments: bool | None = None
@@ -244,7 +242,8 @@ class Translator:
         """The models, prepared for search at the first use, so that loading takes a few milliseconds."""
         dtype = torch.bfloat16 if self.precision == "bf16" else None
         models = (in_int8(loaded.model) if self.precision == "int8" else loaded.model for loaded in self.models)
-        scorers = [partial(ModelSession, Inference(model, dtype)) for model in models]
+        with using_threads(self.config.threads):
+            scorers = [partial(ModelSession, Inference(model, dtype)) for model in models]
         return scorers[0] if len(scorers) == 1 else partial(EnsembleSession, scorers, self.config.ensemble)
 
     @cached_property
@@ -252,7 +251,6 @@ class Translator:
         """The limits of batches that the settings, the device and the models allow."""
         config, device, words = self.config, self.loaded.device, len(self.loaded.target_vocabulary)
         beam = config.n_best if config.sample else config.beam
-        searches = search_threads(device, config.threads) * len(self.models)
         if config.max_memory:
             memory = byte_count("max_memory", config.max_memory)
         elif device.type == "cuda":
@@ -261,7 +259,7 @@ class Translator:
             memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
         return BatchLimits(
             words=config.batch_size or default_words(beam, device),
-            memory=memory // searches,
+            memory=memory // (search_threads(device, config.threads) * len(self.models)),
             model=self.loaded.model.config,
             beam=beam,
             itemsize=2 if self.precision == "bf16" else 4,
@@ -434,7 +432,7 @@ def _load_once(
 
 def load_models(models: Sequence[str | Path], config: TranslateConfig) -> list[LoadedModel]:
     """Loads models, folders or their files of weights, for the device of `config`."""
-    return [load_model(Path(model), config.device) for model in models]
+    return [load_model(Path(model), config.device, threads=config.threads) for model in models]
 
 
 def _chosen(config: TranslateConfig) -> Mapping[str, Any]:
