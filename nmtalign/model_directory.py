@@ -255,7 +255,7 @@ def load_model(
     vocabularies = load_vocabularies(folder, config)
     path = find_weights(folder) if place == folder else place
     chosen = pick_device(device)
-    with using_threads(threads), torch.inference_mode(False):  # its weights have no gradients, which a posterior needs
+    with using_threads(threads), torch.inference_mode(False):  # that mode's weights give a posterior no gradients
         products = inference_precision(precision, chosen)
         with torch.device("meta"):
             model = TranslationModel(config).float()

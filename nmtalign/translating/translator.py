@@ -154,7 +154,8 @@ class Translator:
         wrong = {name: value for name in ("replace_unk", "coverage_penalty") if (value := getattr(config, name))}
         if wrong and not attends:
             raise SettingError("this model has no attention, which this setting needs", **wrong)
-        self.precision = using_threads(config.threads)(inference_precision)(config.precision, self.loaded.device)
+        with using_threads(config.threads):  # as "auto" tries the products
+            self.precision = inference_precision(config.precision, self.loaded.device)
         self.alignments = alignments and attends
         self.scoring = Scoring(config.length_penalty, config.word_penalty, config.coverage_penalty)
         if scorer is not None:
