@@ -221,14 +221,12 @@ class LinkRun:
                 raise FormatError(f"{state}: does not fit the texts; remove it, and the run begins again") from None
         began, first, others = time.monotonic(), _work_of(learning.done), self._record["pairs"] / self._learned_from
 
+        def tell(share: float) -> None:
+            done, whole = _work_of(learning.done + share), _work_of(agreement.ITERATIONS)
+            pace = (time.monotonic() - began) / max(done - first, 1e-9)
+            self._show(LinkProgress(2, "learning", done / whole, (whole - done + _ALIGNING * others) * pace))
+
         while learning.done < agreement.ITERATIONS:
-            before, own = _work_of(learning.done), _work_of(learning.done + 1) - _work_of(learning.done)
-
-            def tell(share: float, before: float = before, own: float = own) -> None:
-                done, whole = before + share * own, _work_of(agreement.ITERATIONS)
-                pace = (time.monotonic() - began) / max(done - first, 1e-9)
-                self._show(LinkProgress(2, "learning", done / whole, (whole - done + _ALIGNING * others) * pace))
-
             learning.iterate(tell)
             save_tensors(state, learning.state(), {})
         languages = [suffix_language(path) or side for path, side in zip(self._texts, SIDES, strict=True)]
@@ -274,8 +272,8 @@ def _read_record(path: Path) -> dict[str, Any]:
     raise FormatError(f"{path}: damaged; remove this folder, or give another one with -o")
 
 
-def _work_of(iterations: int) -> float:
-    """Returns the time of the first iterations, in iterations of the hidden Markov models."""
+def _work_of(iterations: float) -> float:
+    """Returns the time of the first iterations, and of a share of one, in iterations of the hidden Markov models."""
     return agreement.MODEL_1_TIME * min(iterations, agreement.MODEL_1) + max(0, iterations - agreement.MODEL_1)
 
 

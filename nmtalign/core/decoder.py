@@ -167,8 +167,7 @@ def update_look_generate(
     """
     hidden = layer.update(inputs, before.context, before.hidden)
     context, weights, coverage = layer.look(memory, hidden, before)
-    fed = context if layer.cell.context_weight is not None else None
-    after = DecoderState(hidden, fed, coverage, before.steps + 1)
+    after = DecoderState(hidden, context, coverage, before.steps + 1)
     return after, StepOutput(layer.output(hidden), context, weights)
 
 
@@ -280,8 +279,7 @@ class RecurrentDecoder(Decoder):
 
     def start(self, memory: Memory) -> DecoderState:
         """The state of one row per sentence; a fixed context is known from the start."""
-        fixed = memory.keys is None and self.cell.context_weight is not None
-        return DecoderState(memory.initial, memory.values if fixed else None)
+        return DecoderState(memory.initial, memory.values if memory.keys is None else None)
 
     def unroll(self, memory: Memory, words: Tensor) -> DecoderOutput:
         if self._fast:

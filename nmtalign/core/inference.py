@@ -166,8 +166,7 @@ class WordTable:
         self._lock = threading.Lock()
         self._complete = weight.is_cuda
         if self._complete:
-            for block in torch.arange(words, device=weight.device).split(_BLOCK):
-                self._fill(block)
+            self._fill(torch.arange(words, device=weight.device))
 
     def no_word(self, rows: int) -> Tensor:
         """The rows (rows, out) of the zero vector that stands for no word."""

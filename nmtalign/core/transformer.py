@@ -200,9 +200,12 @@ class CachedState(DecoderState):
         if self.rows is None and length < room and self.written[0] == length:
             self.written[0] += 1
             return replace(self, length=length + 1)
-        more = 0 if length < room else _ROOM
-        copied = self.hidden.clone() if self.rows is None else self.hidden.index_select(2, self.rows)
-        copied = F.pad(copied, (0, 0, 0, more)) if more else copied
+        if self.rows is None:
+            copied = F.pad(self.hidden[..., :length, :], (0, 0, 0, _ROOM))
+        else:  # without more room: a search that selects rows does so at most steps, and each time copies all
+            layers, parts, _, heads, _, size = self.hidden.shape
+            copied = self.hidden.new_empty(layers, parts, len(self), heads, length + 1, size)
+            torch.index_select(self.hidden[..., :length, :], 2, self.rows, out=copied[..., :length, :])
         return CachedState(copied, length=length + 1, written=[length + 1])
 
 

@@ -380,8 +380,8 @@ class Restrictions:
         self.limits: Integers = np.maximum(limits, self.prefix_lengths + np.array(phrase_words or 0) + 1)
         # The number of first steps in which `</s>` is banned.
         self.min_lengths = np.minimum([int(config.min_length_ratio * length) for length in lengths], self.limits - 1)
-        # The columns of the prefixes, padded with -1.
-        self._prefixes = np.full((len(lengths), max(self.prefix_lengths)), -1)
+        # The columns of the prefixes, each followed by -1.
+        self._prefixes = np.full((len(lengths), max(self.prefix_lengths) + 1), -1)
         for row, prefix in zip(self._prefixes, prefixes, strict=True):
             row[: len(prefix)] = self.columns(prefix)
 
@@ -394,37 +394,28 @@ class Restrictions:
         """The word ids of columns."""
         return columns if self._words is None else np.asarray(self._words[columns])
 
-    def apply(self, log_probs: Tensor, sentences: Integers, step: int, incomplete: Flags | None = None) -> None:
+    def apply(self, log_probs: Tensor, sentences: Integers, step: int, incomplete: Flags | bool = False) -> None:
         """Bans words by setting log_probs (r, U) to -inf, at `step` (0 = first), for rows of these sentences (r,).
 
-        Bans `<unk>` unless it is allowed; all words except the next word of the prefix; `</s>` before the minimum
-        length and in rows that are `incomplete` (r,), which still lack a phrase; all words except `</s>` at the last
-        step.
+        Bans `<unk>` unless it is allowed; `</s>` before the minimum length and in rows that are `incomplete` (r,),
+        which still lack a phrase; all words except the next word of the prefix, and at the last step except `</s>`.
         """
-        prefix = self._prefixes[sentences, step] if step < self._prefixes.shape[1] else None
+        only = self._prefixes[sentences, min(step, self._prefixes.shape[1] - 1)]
+        only = np.where(self.limits[sentences] == step + 1, EOS_ID, only)
+        forced, too_early = only >= 0, (self.min_lengths[sentences] > step) | incomplete
         if not self._allow_unk:
-            log_probs[slice(None) if prefix is None else _indices(prefix < 0, log_probs), UNK_ID] = -torch.inf
-        too_early, last = self.min_lengths[sentences] > step, self.limits[sentences] == step + 1
-        if incomplete is not None:
-            too_early = too_early | incomplete
+            log_probs[_indices(~forced, log_probs) if forced.any() else slice(None), UNK_ID] = -torch.inf
         if too_early.any():
             log_probs[_indices(too_early, log_probs), EOS_ID] = -torch.inf
-        if last.any():
-            _ban_all_but(log_probs, last, np.full(len(last), EOS_ID))
-        if prefix is not None:
-            _ban_all_but(log_probs, prefix >= 0, prefix)
+        if forced.any():
+            rows, allowed = _indices(forced, log_probs), torch.from_numpy(only[forced]).to(log_probs.device)
+            values = log_probs[rows, allowed]
+            log_probs[rows] = -torch.inf
+            log_probs[rows, allowed] = values
 
 
 def _indices(flags: Flags, like: Tensor) -> Tensor:
     return torch.from_numpy(np.nonzero(flags)[0]).to(like.device)
-
-
-def _ban_all_but(log_probs: Tensor, flags: Flags, columns: Integers) -> None:
-    """Bans all columns except one (r,) in the rows whose flag (r,) is set."""
-    rows, allowed = _indices(flags, log_probs), torch.from_numpy(columns[flags]).to(log_probs.device)
-    values = log_probs[rows, allowed]
-    log_probs[rows] = -torch.inf
-    log_probs[rows, allowed] = values
 
 
 class Ending(NamedTuple):

@@ -269,3 +269,13 @@ def test_nothing_but_models_needs_torch_and_only_pictures_matplotlib(tmp_path, r
     )
     done = subprocess.run([sys.executable, "-c", code, *commands], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_start_of_a_command_hardly_collects_garbage(random_model):
+    code = (
+        "import atexit, gc; from nmtalign.cli.app import main; "
+        "atexit.register(lambda: print(gc.get_stats()[2]['collections'])); main()"
+    )
+    words = sys.executable, "-c", code, "translate", "-m", random_model, "-q"
+    done = subprocess.run(words, input="a\n", capture_output=True, text=True)
+    assert int(done.stdout.splitlines()[-1]) < 2, done
