@@ -77,9 +77,7 @@ def letters_of(word: str) -> list[str]:
 
 def bare(word: str) -> str:
     """The word with one character for each of its letters, without what belongs to them."""
-    if word.isascii():
-        return word
-    return "".join(match[1][0] for match in _LETTER.finditer(word))
+    return word if word.isascii() else "".join(match[1][0] for match in _LETTER.finditer(word))
 
 
 def normalized(form: Literal["NFC", "NFD"], text: str) -> str:
@@ -464,7 +462,6 @@ def _character_for(letter: str) -> str:
 WORD, NUMBER, GROUP, CJK = "a", "0", "000", "漢"  # GROUP: three digits, which may follow a number and a space
 CONTRACTION, ELISION = "'s", "l'"  # English; French, Italian, Irish
 JOIN, LEFT, RIGHT = "=both", "=left", "=right"  # attached to both neighbours, to the left one, to the right one
-OPEN_QUOTE, CLOSE_QUOTE = '"(', '")'
 _CLOSERS = frozenset(".,;:!?)]}»”…،؛؟۔।॥։") | {"", "..."}  # marks that follow a word, and the end of the line
 
 _GROUP = re.compile(r"\d{3}(?:[.,]\d+)?")
@@ -478,8 +475,8 @@ _LOW_QUOTES = frozenset(("bg", "cs", "de", "et", "is", "lt", "mk", "sk", "sl")) 
 
 _JOINED = (JOIN, *"/_@\\", "0:0", "0′N")  # no space on either side
 _BEHIND_WORDS = ("0(", ")(", "f(")  # parentheses that follow a word, a number or a parenthesis without a space
-_CLOSING = (LEFT, CONTRACTION, CLOSE_QUOTE, *",.;:!?%)]}”»…™®،؛؟۔।॥։", "...", ")a)", "0′", "n°", *_BEHIND_WORDS)
-_OPENING = (RIGHT, ELISION, OPEN_QUOTE, *"([{“‘«„‚¿¡#~", "°C", ")a)", *_BEHIND_WORDS)
+_CLOSING = (LEFT, CONTRACTION, '")', *",.;:!?%)]}”»…™®،؛؟۔।॥։", "...", ")a)", "0′", "n°", *_BEHIND_WORDS)
+_OPENING = (RIGHT, ELISION, '"(', *"([{“‘«„‚¿¡#~", "°C", ")a)", *_BEHIND_WORDS)
 _PAIRS = (("!", "!"), ("?", "?"), ("!", "?"), ("?", "!"), ("0′", NUMBER), ("0′", GROUP))
 _LONGEST_NAMES = 4, 2  # letters of a word behind an apostrophe that names its role, alone and with the next word
 _AMBIGUOUS = frozenset("'’\"׳״´")
@@ -499,10 +496,8 @@ class Spacing:
 
     def join(self, tokens: Sequence[str]) -> str:
         words = " ".join(tokens).split()
-        if not words:
-            return ""
         gaps = map(self._gaps.__getitem__, pairwise(_roles(words, self.language, self._names)))
-        return words[0] + "".join(chain.from_iterable(zip(gaps, words[1:], strict=True)))
+        return "".join(chain.from_iterable(zip(chain([""], gaps), words, strict=False)))
 
     def count(self, line: str, tokens: Sequence[str], counts: Counts) -> None:
         """Adds the gaps between the tokens of a line, except those between two words."""
@@ -591,10 +586,8 @@ def _tallies(counts: Counts) -> tuple[_Tallies, _Tallies]:
     for (before, after, text), count in counts.items():
         gap = text if text in SPACES else " "
         pairs[before, after][gap] += count
-        if before in _PLAIN and after not in _PLAIN:
-            sides[_ANY, after][gap] += count
-        elif after in _PLAIN and before not in _PLAIN:
-            sides[before, _ANY][gap] += count
+        if (before in _PLAIN) != (after in _PLAIN):
+            sides[(_ANY, after) if before in _PLAIN else (before, _ANY)][gap] += count
     return sides, pairs
 
 
@@ -609,34 +602,24 @@ def _role_by_itself(token: str) -> str:
     from sacremoses.util import is_cjk
 
     token = bare(token)
-    if len(token) == 1:
-        return _role_of_character(token)
-    if token[0].isdecimal() or (token[0] in "-+.," and token[1].isdecimal()):
-        return GROUP if _GROUP.fullmatch(token) else NUMBER
-    if token[0] == "'" and token[1].isalpha():
-        return CONTRACTION
-    if token[-1] == "'" and token[-2].isalpha():
-        return ELISION
-    if not token.strip("."):
-        return "..."
-    return CJK if is_cjk(token[0]) and is_cjk(token[-1]) else WORD
-
-
-def _role_of_character(character: str) -> str:
-    from sacremoses.util import is_cjk
-
-    category = unicodedata.category(character)
+    if len(token) > 1:
+        if token[0].isdecimal() or (token[0] in "-+.," and token[1].isdecimal()):
+            return GROUP if _GROUP.fullmatch(token) else NUMBER
+        if token[0] == "'" and token[1].isalpha():
+            return CONTRACTION
+        if token[-1] == "'" and token[-2].isalpha():
+            return ELISION
+        return "..." if not token.strip(".") else CJK if is_cjk(token[0]) and is_cjk(token[-1]) else WORD
+    category = unicodedata.category(token)
     if category == "Nd":
         return NUMBER
-    if is_cjk(character) or "\uff01" <= character <= "\uff60":
+    if is_cjk(token) or "\uff01" <= token <= "\uff60":
         return CJK
     if category in ("No", "Mn", "Me"):
-        return LEFT + character  # superscripts, fractions, accents
-    if category == "Cf" or character in "\u2010\u2011·":
-        return JOIN + character  # joiners, soft hyphens, hyphens and the middle dot occur inside words
-    if category == "Sc":
-        return "$"
-    return character if category[0] in "PS" else WORD
+        return LEFT + token  # superscripts, fractions, accents
+    if category == "Cf" or token in ("\u2010", "\u2011", "·"):
+        return JOIN + token  # joiners, soft hyphens, hyphens and the middle dot occur inside words
+    return "$" if category == "Sc" else token if category[0] in "PS" else WORD
 
 
 def _roles(tokens: list[str], language: str, names: Collection[str] = ()) -> list[str]:
@@ -715,10 +698,9 @@ class _LineOfTokens:
         if usual:
             ends = not after or (self.language in _LOW_QUOTES and mark in "“‘" and not self._left[kind[-1]])
             return self._close(i) if i and ends and mark not in "„‚" else self._open(i)
-        if not i or sum(map(self._left.__getitem__, kind)) % 2:
-            return self._open(i)
         ends = self.is_number(i - 1) or after in _CLOSERS or (before in ",." and after[0].islower())  # 7"
-        return self._close(i) if ends or mark in _CLOSING else self._open(i)
+        odd = sum(map(self._left.__getitem__, kind)) % 2
+        return self._open(i) if not i or odd or not (ends or mark in _CLOSING) else self._close(i)
 
     def single_quote(self, i: int) -> str:
         """An apostrophe, feet (`6'`) or a quotation mark; a pair of marks ends what `` begins."""
@@ -748,23 +730,19 @@ class _LineOfTokens:
         if "‚‘’" in self._opened and not suffix and (len(before) > 2 or self._is(i - 2, "‘", "‚")):
             return self._close(i)
         cut_off = (before.endswith(("s", "x")) and len(before) > 1) or before == _CUT_OFF.get(self.language)
-        if suffix or (self._is_word(i - 1) and self._is_word(i + 1) and not cut_off):
-            return JOIN
-        return LEFT if i else RIGHT
+        inside = self._is_word(i - 1) and self._is_word(i + 1) and not cut_off
+        return JOIN if suffix or inside else LEFT if i else RIGHT
 
     def open_parenthesis(self, i: int) -> str:
         """Function calls `f()` and numbered sections `83(1)(b)`; other parentheses follow a space."""
         inner, alone = self.token(i + 1), self.token(i + 2) == ")"
         numbered = alone and _ENUMERATOR.fullmatch(inner) is not None
-        role = "("
-        if self._is_word(i - 1) and inner == ")":
-            role = "f("
-        elif numbered and self.is_number(i - 1) and not self._is(i - 2, RIGHT + "+"):
-            role = "0("
-        elif numbered and self.token(i - 1) == ")" and self._numbered:
-            role = ")("
         self._parentheses.append(numbered)
-        return role
+        if self._is_word(i - 1) and inner == ")":
+            return "f("
+        if numbered and self.is_number(i - 1) and not self._is(i - 2, RIGHT + "+"):
+            return "0("
+        return ")(" if numbered and self.token(i - 1) == ")" and self._numbered else "("
 
     def close_parenthesis(self, i: int) -> str:
         """Numbered sections continue without a space: `83(1)b)`, `a)(i)`."""
