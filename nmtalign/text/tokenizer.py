@@ -77,9 +77,7 @@ def letters_of(word: str) -> list[str]:
 
 def bare(word: str) -> str:
     """The word with one character for each of its letters, without what belongs to them."""
-    if word.isascii():
-        return word
-    return "".join(match[1][0] for match in _LETTER.finditer(word))
+    return word if word.isascii() else "".join(match[1][0] for match in _LETTER.finditer(word))
 
 
 def normalized(form: Literal["NFC", "NFD"], text: str) -> str:
@@ -464,19 +462,21 @@ def _character_for(letter: str) -> str:
 WORD, NUMBER, GROUP, CJK = "a", "0", "000", "漢"  # GROUP: three digits, which may follow a number and a space
 CONTRACTION, ELISION = "'s", "l'"  # English; French, Italian, Irish
 JOIN, LEFT, RIGHT = "=both", "=left", "=right"  # attached to both neighbours, to the left one, to the right one
-OPEN_QUOTE, CLOSE_QUOTE = '"(', '")'
 _CLOSERS = frozenset(".,;:!?)]}»”…،؛؟۔।॥։") | {"", "..."}  # marks that follow a word, and the end of the line
 
 _GROUP = re.compile(r"\d{3}(?:[.,]\d+)?")
 _ENUMERATOR = re.compile(r"(?:\d{1,3}|([a-z])\1{0,2}|[A-Z]|[ivxlc]{1,6}|[IVXLC]{1,6})(?:\.\d+)?")
+_TERM = re.compile(r"\w|[\d.,]+")  # of a sum: `x + 1`
+_CUT_OFF = {"it": "po"}  # `un po' di`
 _SUFFIXES = frozenset(("s", "t", "d", "m", "re", "ve", "ll"))
 _SPLIT_AT_APOSTROPHES = frozenset(("en", "fr", "it"))  # Moses attaches the apostrophe to one part
-_LONGEST_QUOTATION = 100  # tokens
+_KINDS = {mark: kind for kind in ('"', "'", "„“”", "«»", "‚‘’") for mark in kind}  # quotation marks
+_LOW_QUOTES = frozenset(("bg", "cs", "de", "et", "is", "lt", "mk", "sk", "sl"))  # languages that write „so“ and ‚so‘
 
 _JOINED = (JOIN, *"/_@\\", "0:0", "0′N")  # no space on either side
 _BEHIND_WORDS = ("0(", ")(", "f(")  # parentheses that follow a word, a number or a parenthesis without a space
-_CLOSING = (LEFT, CONTRACTION, CLOSE_QUOTE, *",.;:!?%)]}”»…™®،؛؟۔।॥։", "...", ")a)", "0′", "n°", *_BEHIND_WORDS)
-_OPENING = (RIGHT, ELISION, OPEN_QUOTE, *"([{“‘«„‚¿¡#~", "°C", ")a)", *_BEHIND_WORDS)
+_CLOSING = (LEFT, CONTRACTION, '")', *",.;:!?%)]}”»…™®،؛؟۔।॥։", "...", ")a)", "0′", "n°", *_BEHIND_WORDS)
+_OPENING = (RIGHT, ELISION, '"(', *"([{“‘«„‚¿¡#~", "°C", ")a)", *_BEHIND_WORDS)
 _PAIRS = (("!", "!"), ("?", "?"), ("!", "?"), ("?", "!"), ("0′", NUMBER), ("0′", GROUP))
 _LONGEST_NAMES = 4, 2  # letters of a word behind an apostrophe that names its role, alone and with the next word
 _AMBIGUOUS = frozenset("'’\"׳״´")
@@ -496,10 +496,8 @@ class Spacing:
 
     def join(self, tokens: Sequence[str]) -> str:
         words = " ".join(tokens).split()
-        if not words:
-            return ""
         gaps = map(self._gaps.__getitem__, pairwise(_roles(words, self.language, self._names)))
-        return words[0] + "".join(chain.from_iterable(zip(gaps, words[1:], strict=True)))
+        return "".join(chain.from_iterable(zip(chain([""], gaps), words, strict=False)))
 
     def count(self, line: str, tokens: Sequence[str], counts: Counts) -> None:
         """Adds the gaps between the tokens of a line, except those between two words."""
@@ -542,9 +540,6 @@ class _Gaps(dict[tuple[str, str], str]):
             self._after["«"] = " "
         if language == "en":
             self._before["°C"] = self._after["$"] = ""
-        if language in ("bg", "cs", "de", "et", "is", "lt", "mk", "sk", "sl"):  # „so“ and ‚so‘
-            self._before |= dict.fromkeys("“‘", "")
-            self._after |= dict.fromkeys("“‘", " ")
         for key, gap in learned.items():
             before, _, after = key.partition(" ")
             if after == _ANY:
@@ -570,7 +565,7 @@ def _names(role: str) -> Iterator[str]:
     yield role
     if (last := max(role.rfind("←"), role.rfind("→"))) > 0:
         yield from _names(role[:last])
-    elif role in ("'(", "')", "”(", "”)"):
+    elif role[0] in _KINDS and role[1:] in ("(", ")"):
         yield f'"{role[1]}'
     else:
         yield from (name for name in (JOIN, LEFT, RIGHT) if role.startswith(name))
@@ -591,10 +586,8 @@ def _tallies(counts: Counts) -> tuple[_Tallies, _Tallies]:
     for (before, after, text), count in counts.items():
         gap = text if text in SPACES else " "
         pairs[before, after][gap] += count
-        if before in _PLAIN and after not in _PLAIN:
-            sides[_ANY, after][gap] += count
-        elif after in _PLAIN and before not in _PLAIN:
-            sides[before, _ANY][gap] += count
+        if (before in _PLAIN) != (after in _PLAIN):
+            sides[(_ANY, after) if before in _PLAIN else (before, _ANY)][gap] += count
     return sides, pairs
 
 
@@ -609,34 +602,24 @@ def _role_by_itself(token: str) -> str:
     from sacremoses.util import is_cjk
 
     token = bare(token)
-    if len(token) == 1:
-        return _role_of_character(token)
-    if token[0].isdecimal() or (token[0] in "-+.," and token[1].isdecimal()):
-        return GROUP if _GROUP.fullmatch(token) else NUMBER
-    if token[0] == "'" and token[1].isalpha():
-        return CONTRACTION
-    if token[-1] == "'" and token[-2].isalpha():
-        return ELISION
-    if not token.strip("."):
-        return "..."
-    return CJK if is_cjk(token[0]) and is_cjk(token[-1]) else WORD
-
-
-def _role_of_character(character: str) -> str:
-    from sacremoses.util import is_cjk
-
-    category = unicodedata.category(character)
+    if len(token) > 1:
+        if token[0].isdecimal() or (token[0] in "-+.," and token[1].isdecimal()):
+            return GROUP if _GROUP.fullmatch(token) else NUMBER
+        if token[0] == "'" and token[1].isalpha():
+            return CONTRACTION
+        if token[-1] == "'" and token[-2].isalpha():
+            return ELISION
+        return "..." if not token.strip(".") else CJK if is_cjk(token[0]) and is_cjk(token[-1]) else WORD
+    category = unicodedata.category(token)
     if category == "Nd":
         return NUMBER
-    if is_cjk(character) or "\uff01" <= character <= "\uff60":
+    if is_cjk(token) or "\uff01" <= token <= "\uff60":
         return CJK
     if category in ("No", "Mn", "Me"):
-        return LEFT + character  # superscripts, fractions, accents
-    if category == "Cf" or character in "\u2010\u2011·":
-        return JOIN + character  # joiners, soft hyphens, hyphens and the middle dot occur inside words
-    if category == "Sc":
-        return "$"
-    return character if category[0] in "PS" else WORD
+        return LEFT + token  # superscripts, fractions, accents
+    if category == "Cf" or token in ("\u2010", "\u2011", "·"):
+        return JOIN + token  # joiners, soft hyphens, hyphens and the middle dot occur inside words
+    return "$" if category == "Sc" else token if category[0] in "PS" else WORD
 
 
 def _roles(tokens: list[str], language: str, names: Collection[str] = ()) -> list[str]:
@@ -650,8 +633,10 @@ class _LineOfTokens:
 
     def __init__(self, tokens: list[str], roles: list[str], language: str) -> None:
         self.tokens, self.roles, self.language = tokens, roles, language
-        self._opened: set[str] = set()  # quotation marks
-        self._double_quotes = tokens.count('"')  # that are still to come
+        self._opened: dict[str, str] = {}  # the mark that opened a quotation, by its kind
+        self._left = Counter(roles)  # those behind the last quotation mark
+        if tokens[0][0] == "'" != tokens[0]:
+            self._opened["'"] = "'"
         self._parentheses: list[bool] = []  # for each open one: whether it is around a number or a letter
         self._numbered = False  # the same for the last closed one
 
@@ -674,9 +659,9 @@ class _LineOfTokens:
         return names + [f"{role}←{left}"] * bool(left) + [f"{role}→{right}"] * alone
 
     def _name(self, place: int) -> str:
-        return "" if not self._is_word(place) else NUMBER if self.is_number(place) else self._token(place).lower()
+        return "" if not self._is_word(place) else NUMBER if self.is_number(place) else self.token(place).lower()
 
-    def _token(self, place: int) -> str:
+    def token(self, place: int) -> str:
         return self.tokens[place] if 0 <= place < len(self.tokens) else ""
 
     def _is(self, place: int, *roles: str) -> bool:
@@ -688,83 +673,100 @@ class _LineOfTokens:
     def is_number(self, place: int) -> bool:
         return self._is(place, NUMBER, GROUP)
 
-    def toggle(self, mark: str) -> str:
-        """The role of a quotation mark that opens and closes in turn."""
-        self._opened ^= {mark}
-        return f"{mark}(" if mark in self._opened else f"{mark})"
+    def _open(self, i: int) -> str:
+        mark = self._opened[_KINDS[self.roles[i]]] = self.roles[i]
+        return mark if mark in _OPENING else f"{mark}("
 
-    def double_quote(self, i: int) -> str:
-        """Marks open and close in turn, but the last of an odd number closes if it cannot open."""
-        before, after = self._token(i - 1), self._token(i + 1)
-        self._double_quotes -= 1
-        if not i or '"' in self._opened or self._double_quotes % 2:
-            return self.toggle('"')
-        if self.is_number(i - 1) or after in _CLOSERS or (before in ",." and after[0].islower()):
-            return CLOSE_QUOTE  # 7", or the end of a quotation that began in another line
-        return self.toggle('"')
+    def _close(self, i: int) -> str:
+        mark, after = self.roles[i], self.token(i + 1)
+        self._opened.pop(_KINDS[mark], None)
+        if after[:1] == "-" and after[1:].isalpha():
+            return JOIN  # German `„Hallo“-Ruf`
+        return mark if mark in _CLOSING else f"{mark})"
+
+    def quotation_mark(self, i: int) -> str:
+        """Closes what a mark of its kind opened: „so“, “so”, «so», »so«, ”so”, "so".
+
+        Else it is used as usual, but opens if it begins the line or an odd number of its kind follows, and closes if it
+        cannot open, or if the language writes „so“ and the quotation began in another line.
+        """
+        mark, before, after = self.roles[i], self.token(i - 1), self.token(i + 1)
+        kind, usual, opened = _KINDS[mark], mark in _OPENING, self._opened.get(_KINDS[mark])
+        self._left[mark] -= 1
+        if opened and mark not in "„‚" and not (usual and mark == opened and self._left[kind[-1]]):
+            return self._close(i)
+        if usual:
+            ends = not after or (self.language in _LOW_QUOTES and mark in "“‘" and not self._left[kind[-1]])
+            return self._close(i) if i and ends and mark not in "„‚" else self._open(i)
+        ends = self.is_number(i - 1) or after in _CLOSERS or (before in ",." and after[0].islower())  # 7"
+        odd = sum(map(self._left.__getitem__, kind)) % 2
+        return self._open(i) if not i or odd or not (ends or mark in _CLOSING) else self._close(i)
 
     def single_quote(self, i: int) -> str:
         """An apostrophe, feet (`6'`) or a quotation mark; a pair of marks ends what `` begins."""
-        before, after = (normalized("NFC", self._token(place)) for place in (i - 1, i + 1))
-        if "'" in (before, after):
+        before, after = (normalized("NFC", self.token(place)) for place in (i - 1, i + 1))
+        self._left["'"] -= 1
+        if "'" in (before, after) or before.startswith("`"):
             return LEFT
         if "'" in self._opened:
-            return self.toggle("'")
+            return self._close(i)
+        if self.token(i + 2) == "'":
+            return self._open(i)
+        last = not self._left["'"] and not self.tokens[-1].endswith("'")
         short = before.isalpha() and after.isalpha() and min(len(before), len(after)) <= 2
-        if short and self.language not in _SPLIT_AT_APOSTROPHES:
+        inside = short or (last and self._is_word(i - 1) and self._is_word(i + 1)) or after[:1] in ("я", "ю", "є", "ї")
+        if inside and self.language not in _SPLIT_AT_APOSTROPHES:
             return JOIN  # German `geht's`
-        closed_later = "'" in self.tokens[i + 1 : i + _LONGEST_QUOTATION]
-        possessive = self.language == "en" and before.lower().endswith("s") and not closed_later
-        if i and (self.is_number(i - 1) or after in _CLOSERS or possessive):
+        cut_off = before.lower().endswith("s") if self.language == "en" else self.language == "it" and before.isalpha()
+        ends = last and (cut_off or (before in (",", ".") and after.isalpha()))
+        if i and (ends or self.is_number(i - 1) or after in _CLOSERS or before.lower() == _CUT_OFF.get(self.language)):
             return LEFT
-        return self.toggle("'")
+        return self._open(i)
 
     def curly_apostrophe(self, i: int) -> str:
         """The mark is both the apostrophe and the end of a single quotation."""
-        before, after = self._token(i - 1).lower(), self._token(i + 1).lower()
-        plural = before.endswith(("s", "x")) and len(before) > 1
-        if self._is_word(i - 1) and self._is_word(i + 1) and (after in _SUFFIXES or not plural):
-            return JOIN
-        return LEFT if i else RIGHT
+        before, after = self.token(i - 1).lower(), self.token(i + 1).lower()
+        suffix = self._is_word(i - 1) and after in _SUFFIXES
+        if "‚‘’" in self._opened and not suffix and (len(before) > 2 or self._is(i - 2, "‘", "‚")):
+            return self._close(i)
+        cut_off = (before.endswith(("s", "x")) and len(before) > 1) or before == _CUT_OFF.get(self.language)
+        inside = self._is_word(i - 1) and self._is_word(i + 1) and not cut_off
+        return JOIN if suffix or inside else LEFT if i else RIGHT
 
     def open_parenthesis(self, i: int) -> str:
         """Function calls `f()` and numbered sections `83(1)(b)`; other parentheses follow a space."""
-        inner, alone = self._token(i + 1), self._token(i + 2) == ")"
+        inner, alone = self.token(i + 1), self.token(i + 2) == ")"
         numbered = alone and _ENUMERATOR.fullmatch(inner) is not None
-        role = "("
-        if self._is_word(i - 1) and inner == ")":
-            role = "f("
-        elif numbered and self.is_number(i - 1):
-            role = "0("
-        elif numbered and self._token(i - 1) == ")" and self._numbered:
-            role = ")("
         self._parentheses.append(numbered)
-        return role
+        if self._is_word(i - 1) and inner == ")":
+            return "f("
+        if numbered and self.is_number(i - 1) and not self._is(i - 2, RIGHT + "+"):
+            return "0("
+        return ")(" if numbered and self.token(i - 1) == ")" and self._numbered else "("
 
     def close_parenthesis(self, i: int) -> str:
         """Numbered sections continue without a space: `83(1)b)`, `a)(i)`."""
         self._numbered = self._parentheses.pop() if self._parentheses else True
-        another = self._numbered and self._token(i + 2) == ")" and _ENUMERATOR.fullmatch(self._token(i + 1))
+        another = self._numbered and self.token(i + 2) == ")" and _ENUMERATOR.fullmatch(self.token(i + 1))
         return ")a)" if another else ")"
 
     def degree(self, i: int) -> str:
         """Degrees, minutes and seconds: `48°25′N`, `20 °C`, `n° 5`."""
-        after = self._token(i + 1).rstrip(".")
+        after = self.token(i + 1).rstrip(".")
         if self.tokens[i] == "°" and after in ("C", "F"):
             return "°C"
         if self.is_number(i - 1):
             return "0′N" if len(after) == 1 and after in "NSEWO" else "0′"
-        return "n°" if self.tokens[i] == "°" and self._token(i - 1) in ("n", "N") else self.tokens[i]
+        return "n°" if self.tokens[i] == "°" and self.token(i - 1) in ("n", "N") else self.tokens[i]
 
 
 _USES: dict[str, Callable[[_LineOfTokens, int], str]] = {
-    '"': _LineOfTokens.double_quote,
+    **dict.fromkeys('"“”„«»‘‚', _LineOfTokens.quotation_mark),
     "'": _LineOfTokens.single_quote,
     "’": _LineOfTokens.curly_apostrophe,
-    # Finnish and Swedish begin and end a quotation with the same mark.
-    "”": lambda line, i: line.toggle("”") if line.language in ("fi", "sv") else "”",
     "(": _LineOfTokens.open_parenthesis,
     ")": _LineOfTokens.close_parenthesis,
+    "+": lambda line, i: RIGHT if line.is_number(i + 1) and not _TERM.fullmatch(line.token(i - 1)) else "+",  # `+1`
     ":": lambda line, i: "0:0" if line.is_number(i - 1) and line.is_number(i + 1) else ":",  # `10:30`
     **dict.fromkeys("°′″", _LineOfTokens.degree),
     **dict.fromkeys("׳״´", lambda line, i: line.tokens[i]),  # their use is learned
