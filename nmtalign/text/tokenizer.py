@@ -609,7 +609,9 @@ def _role_by_itself(token: str) -> str:
             return CONTRACTION
         if token[-1] == "'" and token[-2].isalpha():
             return ELISION
-        return "..." if not token.strip(".") else CJK if is_cjk(token[0]) and is_cjk(token[-1]) else WORD
+        if not token.strip("."):
+            return "..."
+        return CJK if is_cjk(token[0]) and is_cjk(token[-1]) else WORD
     category = unicodedata.category(token)
     if category == "Nd":
         return NUMBER
@@ -619,7 +621,9 @@ def _role_by_itself(token: str) -> str:
         return LEFT + token  # superscripts, fractions, accents
     if category == "Cf" or token in ("\u2010", "\u2011", "·"):
         return JOIN + token  # joiners, soft hyphens, hyphens and the middle dot occur inside words
-    return "$" if category == "Sc" else token if category[0] in "PS" else WORD
+    if category == "Sc":
+        return "$"
+    return token if category[0] in "PS" else WORD
 
 
 def _roles(tokens: list[str], language: str, names: Collection[str] = ()) -> list[str]:
@@ -635,7 +639,7 @@ class _LineOfTokens:
         self.tokens, self.roles, self.language = tokens, roles, language
         self._opened: dict[str, str] = {}  # the mark that opened a quotation, by its kind
         self._left = Counter(roles)  # those behind the last quotation mark
-        if tokens[0][0] == "'" != tokens[0]:
+        if tokens[0].startswith("'") and len(tokens[0]) > 1:
             self._opened["'"] = "'"
         self._parentheses: list[bool] = []  # for each open one: whether it is around a number or a letter
         self._numbered = False  # the same for the last closed one
