@@ -99,7 +99,7 @@ def with_settings(*classes: type) -> Callable[[Callable[..., None]], Callable[..
             if "preset" in arguments:
                 from nmtalign.training.budget import for_another_preset, training_layers
 
-                preset = workspace.preset(arguments.pop("preset"))
+                preset = arguments.pop("preset") or workspace.section("train")[1].get("preset", DEFAULT_PRESET)
                 warnings = for_another_preset(preset, chosen_layers)
                 chosen_layers = training_layers(preset, chosen_layers, arguments["data"] or workspace.data)
             settings: tuple[Any, ...] = tuple(definition.resolve(cls, *chosen_layers) for cls in classes)

@@ -64,7 +64,7 @@ class Setting:
     server_only: bool = False  # a client of `serve` may not change it
     adaptable: bool = False  # a model may differ in it from the model that its training starts from
     of_vocabulary: bool = False  # without effect if the vocabularies of a model or of another corpus are used
-    since: str = ""  # the version that introduced it, if that was not the first one
+    since: str = ""  # of a setting of prep: the version that introduced it, if that was not the first one
     at_least: float | None = None
     at_most: float | None = None
     above: float | None = None
@@ -475,10 +475,6 @@ class Workspace:
     def section(self, name: str) -> Layer:
         """The layer of section `name`: where the settings come from, and the settings."""
         return f"{self.file or FILE_NAME}: [{name}]", self.sections.get(name, {})
-
-    def preset(self, name: str | None) -> str:
-        """The name of the preset: `name`, or that of section [train]."""
-        return name or str(self.section("train")[1].get("preset", DEFAULT_PRESET))
 
 
 def stored_texts(data: Path) -> dict[str, tuple[str, str]]:
