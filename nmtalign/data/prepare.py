@@ -69,17 +69,13 @@ def prepare(
     Raises InputError for text that cannot be used or of which no pair is left, UsageError for subword sizes that the
     text cannot give and for a corpus that would be lost, ResourceError if the folder cannot be written.
     """
-    if train[1] is None and (splits := split_folders(train[0])):
-        train = splits["train"], None
-        sets = {"dev": config.dev_lines, "test": config.test_lines}  # drawn from the training text if not 0
-        others = {name: (splits[name], None) for name, lines in sets.items() if name in splits and not lines}
-        dev, test = dev or others.get("dev"), test or others.get("test")
-    regions, languages = languages, (language_code(languages[0]), language_code(languages[1]))
-    given: _Given | None = None
-    if config.vocabulary_from:
-        given, config = _given_words(config, folder, languages)
-    texts = {name: pair for name, pair in (("train", train), ("dev", dev), ("test", test)) if pair is not None}
     aside = {name: lines for name, lines in (("dev", config.dev_lines), ("test", config.test_lines)) if lines}
+    if train[1] is None and (splits := split_folders(train[0])):
+        own = {name: (path, None) for name, path in splits.items() if name not in aside}
+        train, dev, test = own["train"], dev or own.get("dev"), test or own.get("test")
+    texts = {name: pair for name, pair in (("train", train), ("dev", dev), ("test", test)) if pair is not None}
+    regions, languages = languages, (language_code(languages[0]), language_code(languages[1]))
+    given, config = _given_words(config, folder, languages) if config.vocabulary_from else (None, config)
     for name in aside.keys() & texts.keys():
         rule = f"there is a {name} text, too; leave out one of the two"
         raise SettingError(rule, **{f"{name}_lines": aside[name]})
