@@ -109,9 +109,10 @@ def _tables(made: Reproduction) -> Iterator[doc.Block]:
             last, base = (part["scores"][metrics[-1]] for part in (one, systems[0]))
             # Of equal scores, such as 0 after few updates, sacreBLEU's p-value is the smallest that there is.
             p_value = None if last["value"] == base["value"] else last["p_values"].get("bs")
-            rows.append([one["name"], *cells, _number(p_value, 3), *_paper_cells(one["name"], is_of_paper)])
-        for name in OTHERS if is_of_paper else ():
-            rows.append([name, *[doc.NOTHING] * (2 * len(metrics) + 1), *_paper_cells(name, True)])
+            paper = map(_number, PAPER.get(one["name"], (None, None)) if is_of_paper else ())
+            rows.append([one["name"], *cells, _number(p_value, 3), *paper])
+        for name, scores in OTHERS.items() if is_of_paper else ():
+            rows.append([name, *[doc.NOTHING] * (2 * len(metrics) + 1), *map(_number, scores)])
         head += [f"p against {first}", *(["paper", "paper, no unknown word"] if is_of_paper else [])]
         count = next(filter(None, known.values()), {"sentences": 0})["sentences"]
         caption = (
@@ -129,10 +130,6 @@ def _tables(made: Reproduction) -> Iterator[doc.Block]:
         head = ["words", *(one["name"] for one in systems)]
         yield doc.DataTable(head, rows, f"{test}: {title}")
         yield doc.Paragraph(f"Signature: `{everything['signatures'][metrics[-1]]}`")
-
-
-def _paper_cells(name: str, is_of_paper: bool) -> list[str]:
-    return [_number(bleu) for bleu in {**PAPER, **OTHERS}.get(name, (None, None))] if is_of_paper else []
 
 
 def _seeds(made: Reproduction, test: str, metric: str) -> Iterator[doc.Block]:
