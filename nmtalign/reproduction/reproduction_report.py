@@ -58,7 +58,7 @@ def write_report(made: Reproduction) -> Path:
 
 def _opening(made: Reproduction) -> Iterator[doc.Block]:
     unit = "target words" if made.unit == "words" else made.unit
-    yield doc.Paragraph(
+    yield (
         f"All models have the scale `{made.settings.scale}` ({made.scale.what}), the same training text, the same "
         f"budget ({made.amount:,.10g} {unit} for each model), the same optimiser and batches unless the table says "
         f"otherwise, and the same search. Seeds of the models: {', '.join(map(str, made.seeds))}. A model is tested "
@@ -91,7 +91,7 @@ def _tables(made: Reproduction) -> Iterator[doc.Block]:
     """Table 1 for each test set, the scores of several seeds, and BLEU by length as a picture and as a table."""
     is_of_paper = made.is_of_paper
     yield doc.Heading("Table 1: BLEU" if is_of_paper else "BLEU")
-    yield doc.Paragraph(
+    yield (
         "As in the paper, the models may write the word for unknown words (UNK, one wrong word), but not in the "
         "columns of the sentences that have none." + (f" {_OF_PAPER}" if is_of_paper else "")
     )
@@ -129,7 +129,7 @@ def _tables(made: Reproduction) -> Iterator[doc.Block]:
         rows = [row for row in zip(labels, *columns, strict=True) if row[0]]
         head = ["words", *(one["name"] for one in systems)]
         yield doc.DataTable(head, rows, f"{test}: {title}")
-        yield doc.Paragraph(f"Signature: `{everything['signatures'][metrics[-1]]}`")
+        yield f"Signature: `{everything['signatures'][metrics[-1]]}`"
 
 
 def _seeds(made: Reproduction, test: str, metric: str) -> Iterator[doc.Block]:
@@ -186,7 +186,7 @@ def _figures(made: Reproduction) -> Iterator[doc.Block]:
     drawn = {line: file for line, file in files.items() if (made.folder / file).is_file()}
     if drawn:
         yield doc.Heading("Figure 3: soft alignments")
-        yield doc.Paragraph(
+        yield (
             "Sentences of the test set and their translations by the model with attention. The source is along x, the "
             "translation along y; white is a weight of 1. A weight shows which words the model read, not why it wrote "
             "a word."
@@ -210,7 +210,7 @@ def _commands(made: Reproduction) -> Iterator[doc.Block]:
         ("machine", ", ".join([cpu_facts().get("model name") or platform.machine(), f"{os.cpu_count()} cores", *gpus])),
     ]
     yield doc.Definitions([(name, doc.Span(value)) for name, value in facts])
-    yield doc.Paragraph(
+    yield (
         "The first command, in the folder of `nmtalign.toml`, does all of it. It runs the others in the folder of this "
         "report. Each file in `settings` is an `nmtalign.toml` with the settings of one model."
     )
