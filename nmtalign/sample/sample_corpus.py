@@ -87,12 +87,9 @@ def _write_part(folder: Path, name: str, examples: Iterable[Example]) -> None:
     """Write the five files of one part (text, tokens, links) with one line per sentence."""
     endings = ("en", "fr", "tok.en", "tok.fr", "align")
     with ExitStack() as stack:
-        english, french, source, target, links = (
-            stack.enter_context(atomic_text(folder / f"{name}.{ending}")) for ending in endings
-        )
+        streams = [stack.enter_context(atomic_text(folder / f"{name}.{ending}")) for ending in endings]
         for example in examples:
-            english.write(example.source + "\n")
-            french.write(example.target + "\n")
-            source.write(" ".join(example.source_tokens) + "\n")
-            target.write(" ".join(example.target_tokens) + "\n")
-            links.write(" ".join([f"{i}-{j}" for i, j in example.links]) + "\n")
+            links = [f"{i}-{j}" for i, j in example.links]
+            lists = map(" ".join, (example.source_tokens, example.target_tokens, links))
+            for stream, line in zip(streams, (example.source, example.target, *lists), strict=True):
+                stream.write(f"{line}\n")
