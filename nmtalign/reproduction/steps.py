@@ -434,10 +434,9 @@ class Reproduction:
 
     def _key(self, step: Step) -> str:
         """A hash of all that decides what the step makes."""
+        settings = (word for word in step.command.split() if word.startswith("settings/"))
         parts = [step.command, *map(self._key, step.after)]
-        parts += [
-            (self.folder / word).read_text("utf-8") for word in step.command.split() if word.startswith("settings/")
-        ]
+        parts += [(self.folder / name).read_text("utf-8") for name in settings]
         parts += [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in step.reads]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
