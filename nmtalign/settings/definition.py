@@ -194,9 +194,8 @@ class Settings:
             for other, allowed in needed.items() if getattr(self, name) in values else ():
                 if getattr(self, other) not in allowed:
                     wanted = " or ".join(str(value).lower() for value in allowed)
-                    raise SettingError(
-                        f"needs {other} = {wanted}", **{one: getattr(self, one) for one in (name, other)}
-                    )
+                    given = {one: getattr(self, one) for one in (name, other)}
+                    raise SettingError(f"needs {other} = {wanted}", **given)
         for names, (rule, is_wrong) in self.rules.items():
             if is_wrong(self):
                 raise SettingError(rule.format(self), **{name: getattr(self, name) for name in names.split()})
@@ -299,13 +298,9 @@ def resolve(cls: type[T], *layers: Layer) -> T:
     The command line, nmtalign.toml and Python all use this function, so a setting means the same in each of them.
     Values are converted to the types of the fields. Raises UsageError that names each setting as its layer has it.
     """
-    known = definitions(cls)
-    merged: dict[str, Any] = {}
-    complete = with_implied(cls, *layers)
-    for origin, values in complete:
-        for key, value in values.items():
-            if key in known:
-                merged[key] = known[key].convert(origin, value)
+    known, complete = definitions(cls), with_implied(cls, *layers)
+    given = ((origin, key, value) for origin, values in complete for key, value in values.items() if key in known)
+    merged = {key: known[key].convert(origin, value) for origin, key, value in given}
     with naming(*complete):
         return cls(**merged)
 
