@@ -88,13 +88,12 @@ def printable(word: str) -> str:
 
 def read_panels(
     files: Sequence[tuple[str, Path]], numbers: Iterable[int], config: ViewConfig, gold: LinkFile | None = None
-) -> list[Panel]:
-    """Reads the alignments of some sentences (by number, from 0) from (name, path) files: for each sentence all files.
+) -> Iterator[Panel]:
+    """Yields the alignments of some sentences (by number, from 0) of (name, path) files: for each sentence all files.
 
     Raises UsageError for a sentence that a file does not have, InputError if the files have different sources, or gold
     links do not fit.
     """
-    panels = []
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(AlignmentFile(path)) for _, path in files]
         if gold is not None:
@@ -112,8 +111,7 @@ def read_panels(
                 caption = [name] if len(files) > 1 else []
                 caption += [f"sentence {number}" + (f", rank {config.rank}" if config.rank else "")]
                 links = gold.pair(number) if gold else None
-                panels.append(Panel(record, ": ".join(caption), links, config.hard_links, config.end))
-    return panels
+                yield Panel(record, ": ".join(caption), links, config.hard_links, config.end)
 
 
 def _record(file: AlignmentFile, number: int, rank: int) -> AlignmentRecord:
