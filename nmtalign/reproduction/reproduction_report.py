@@ -157,14 +157,13 @@ def _training(made: Reproduction) -> Iterator[doc.Block]:
         if not (folder / "train.jsonl").is_file():
             continue
         curves, rates = read_curves(folder), _json(made, f"scores/{experiment.name}.aer.json")
-        speeds = [point.words_per_second for point in curves.progress]
-        hours, best = curves.last.seconds / 3600, curves.best
+        speeds, best = [point.words_per_second for point in curves.progress], curves.best
         rows.append(
             [
                 experiment.name,
                 _number(curves.last.update, 0),
                 _number(curves.last.epoch),
-                f"{hours:.3g}",
+                f"{curves.last.hours:.3g}",
                 _number(statistics.median(speeds) if speeds else None, 0),
                 _number(curves.start.get("parameters"), 0),
                 _number(best.loss_sentence if best else None, 1),
