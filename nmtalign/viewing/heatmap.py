@@ -178,8 +178,7 @@ def make_figure(panels: Sequence[Panel], across: int | None = None) -> Any:
         axes.set_yticks(range(len(target)), target, fontsize=size, parse_math=False)
         axes.tick_params(length=0, pad=size / 3, top=True, labeltop=True, bottom=False, labelbottom=False)
         axes.set_xlabel(panel.caption, fontsize=size, labelpad=size / 2, parse_math=False)
-        for spine in axes.spines.values():
-            spine.set_linewidth(0.05 * 72 * cell)
+        axes.spines[:].set_linewidth(0.05 * 72 * cell)
         _draw_marks(axes, panel, 72 * cell)
     if marked:
         figure.text(0.5, 0, legend(panels).replace(HARD, "▢"), ha="center", fontsize=cell * _FONT)
