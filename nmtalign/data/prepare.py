@@ -1,12 +1,12 @@
 """From text files to a prepared corpus: read, drop, tokenise, count, choose the vocabularies, write."""
 
 import contextlib
-import dataclasses
 import io
 import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nmtalign.data import corpus_writer as writer
@@ -125,24 +125,22 @@ def _given_words(config: PrepConfig, output: Path, languages: tuple[str, str]) -
         chosen = vars(resolve(PrepConfig, layer))
     except UsageError as error:
         raise FormatError(str(error)) from None
-    return given, dataclasses.replace(config, **{name: chosen[name] for name in names})
+    return given, replace(config, **{name: chosen[name] for name in names})
 
 
+@dataclass
 class _Preparation:
     """The steps of one `prepare`, from the texts to all files in the work folder."""
 
-    def __init__(
-        self,
-        work: Path,
-        languages: tuple[str, str],
-        texts: Mapping[str, ParallelText],
-        checks: CorpusChecks,
-        progress: Callable[[int], None],
-        notify: Callable[[str], None],
-    ) -> None:
-        self.work, self.languages, self.texts, self.checks = work, languages, texts, checks
-        self.config, self.progress, self.notify = checks.config, progress, notify
-        self.workers = worker_count(self.config.workers)
+    work: Path
+    languages: tuple[str, str]
+    texts: Mapping[str, ParallelText]
+    checks: CorpusChecks
+    progress: Callable[[int], None]
+    notify: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self.config, self.workers = self.checks.config, worker_count(self.checks.config.workers)
 
     def run(
         self, given: _Given | None, aside: Mapping[str, int], names: Mapping[str, tuple[str, str]]
@@ -176,7 +174,7 @@ class _Preparation:
             raise self._nothing_kept(screening)
         if not given and isinstance(tokenizers.target, MosesWords):  # which lose the spacing of the text
             spaced = MosesWords(self.languages[1], tokenizers.target.spacing.learn(spacing))
-            tokenizers = dataclasses.replace(tokenizers, target=spaced)
+            tokenizers = replace(tokenizers, target=spaced)
         for name in (name for name in SPLITS if name in raw):
             spools[name], is_filled = writer.PairSpool(self.work, name, raw[name].paths), False
             for chunk in tokenize_pairs(tokenizers, None, blocks_of(raw[name]), self.workers):
@@ -237,7 +235,7 @@ class _Preparation:
             pieces = [SentencePieces(one) for one in learned]
         if any_size:
             found = dict.fromkeys(str(len(one.pieces()) + 2) for one in pieces)  # with `</s>` and `<unk>`
-            self.config = dataclasses.replace(self.config, size=":".join(found))
+            self.config = replace(self.config, size=":".join(found))
         self.notify("reading train")
         return Tokenizers(pieces[0], pieces[-1], *self.languages), blocks_of(spooled)
 
