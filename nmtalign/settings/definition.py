@@ -521,9 +521,7 @@ def _check_section(
     path: Path, lines: Sequence[str], known: Mapping[str, Sequence[str]], name: str, keys: Iterable[str]
 ) -> None:
     """Raises UsageError for the first unknown key of a section ("" is the part before the first one), with its line."""
-    for key in keys:
-        if key in known[name]:
-            continue
+    for key in (key for key in keys if key not in known[name]):
         origin = f"{path}{_line_of(lines, name, key)}: {f'[{name}]: ' if name else ''}"
         if homes := [section for section, keys in known.items() if section and key in keys]:
             raise UsageError(f"{origin}'{key}' belongs in {' or '.join(f'[{home}]' for home in homes)}")
