@@ -41,7 +41,6 @@ _DONE = "work/done.json"  # the key of each output
 _MACHINE = select(TrainingConfig, lambda one: one.affects == "machine" or one.loading)
 _DRAWN = range(10, 21)  # words of the sentences of Figure 3, as in the article
 Settings = Mapping[str, Any]
-Budget = tuple[str, float]  # "words" (of the target) or "hours", and how many every model gets
 FLAGSHIP = "RNNsearch-50"
 
 
@@ -51,7 +50,7 @@ class Scale:
 
     what: str
     settings: Settings
-    budget: Budget
+    budget: tuple[str, float]  # "words" (of the target) or "hours", and how many every model gets
 
 
 def _quick(sizes: str, warmup: int) -> Settings:
