@@ -140,8 +140,7 @@ def _seeds(made: Reproduction, test: str, metric: str) -> Iterator[doc.Block]:
     rows = []
     for experiment in made.experiments:
         systems = [one for one in report["systems"] if one["name"].rpartition(".seed-")[0] == experiment.name]
-        values = [one["scores"][metric]["value"] for one in systems]
-        if values:
+        if values := [one["scores"][metric]["value"] for one in systems]:
             spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
             each = ", ".join(map(_number, values))
             rows.append((experiment.name, str(len(values)), f"{statistics.mean(values):.2f}{spread}", each))
@@ -182,8 +181,7 @@ def _training(made: Reproduction) -> Iterator[doc.Block]:
 def _figures(made: Reproduction) -> Iterator[doc.Block]:
     """Figure 3: soft alignments of some sentences with the model's own translations."""
     files = {line: f"figures/alignment-{line + 1}.svg" for line in made.lines}
-    drawn = {line: file for line, file in files.items() if (made.folder / file).is_file()}
-    if drawn:
+    if drawn := {line: file for line, file in files.items() if (made.folder / file).is_file()}:
         yield doc.Heading("Figure 3: soft alignments")
         yield (
             "Sentences of the test set and their translations by the model with attention. The source is along x, the "

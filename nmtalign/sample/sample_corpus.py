@@ -56,8 +56,7 @@ def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, for
             stream.write(configuration(pairs))
         written = [(path, folder / path.name) for path in sorted(work.iterdir())]
         other = [path for path, old in written if not (old.is_file() and filecmp.cmp(path, old, shallow=False))]
-        lost = [path.name for path in other if os.path.lexists(folder / path.name)]
-        if lost and not force:
+        if (lost := [path.name for path in other if os.path.lexists(folder / path.name)]) and not force:
             fix = "give another folder, or --force to replace these files"
             raise UsageError(f"{folder}: contains other versions of {', '.join(lost)}, which would be lost; {fix}")
         for path in other:

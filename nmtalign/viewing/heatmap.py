@@ -115,8 +115,7 @@ def read_panels(
 
 
 def _record(file: AlignmentFile, number: int, rank: int) -> AlignmentRecord:
-    entries = file.sentence(number)
-    if not entries:
+    if not (entries := file.sentence(number)):
         known = f"choose one from {file[0].sentence_id} to {file[-1].sentence_id}" if len(file) else "the file has none"
         raise UsageError(f"{file.path}: no sentence {number}: {known}")
     if rank >= len(entries):
