@@ -64,7 +64,7 @@ class Setting:
     server_only: bool = False  # a client of `serve` may not change it
     adaptable: bool = False  # a model may differ in it from the model that its training starts from
     of_vocabulary: bool = False  # without effect if the vocabularies of a model or of another corpus are used
-    since: str = ""  # of a setting of prep: the version that introduced it, if that was not the first one
+    since: str = ""  # the version that introduced it, if that was not the first one
     at_least: float | None = None
     at_most: float | None = None
     above: float | None = None
