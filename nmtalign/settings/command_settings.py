@@ -186,15 +186,20 @@ class TranslateConfig(Settings, section="translate"):
         "The input is one document: translate its text, and keep its tags, placeholders and time codes.",
         unset="lines of text",
         server_only=True,
+        since="0.3.0",
     )
     aligner: str = setting(
-        "", "Folder of `nmtalign link`, which places the tags; without it the attention does.", path="DIR"
+        "",
+        "Folder of `nmtalign link`, which places the tags; without it the attention does.",
+        path="DIR",
+        since="0.3.0",
     )
     save_alignments_of: Literal["best", "n-best"] = setting(
         "best",
         "Translations with saved alignments: the best of each line, or all of n_best.",
         affects="printing",
         server_only=True,
+        since="0.3.0",
     )
     alignment_type: Literal["float16", "float32"] = setting(
         "float16", "Type of the saved weights.", affects="printing", server_only=True, since="0.3.0"
