@@ -184,8 +184,7 @@ def plain_datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
     A plain dataset is stored in the file itself, contains numbers, and uses no filters except gzip and shuffle. Soft
     and external links are not followed.
     """
-    found: dict[str, h5py.Dataset] = {}
-    names: list[str] = []
+    found, names = dict[str, h5py.Dataset](), list[str]()
     size = Path(file.filename).stat().st_size
 
     def collect(name: str, node: h5py.HLObject) -> None:
