@@ -480,8 +480,7 @@ def export(
             return
         from nmtalign.alignment.export_formats import export_alignments
 
-        place = Path(output) if isinstance(output, str) else output
-        export_alignments(Path(path), place, format)
+        export_alignments(Path(path), Path(output) if isinstance(output, str) else output, format)
 
 
 def describe(path: StrPath | None = None) -> Mapping[str, Any]:

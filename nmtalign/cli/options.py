@@ -289,8 +289,7 @@ def add_command(app: typer.Typer, name: str) -> None:
     paragraphs = re.split(r"\n\n|\n(?=  )", inspect.cleandoc(function.__doc__ or ""))  # an example is a paragraph
     # One line per paragraph, because rich breaks a paragraph where its lines end.
     text = "\n\n".join(one if one.startswith("  ") else " ".join(one.split("\n")) for one in paragraphs)
-    names = {"help_option_names": ["--help", "-h"]}
-    app.command(name, cls=Command, help=text, context_settings=names)(function)
+    app.command(name, cls=Command, help=text, context_settings={"help_option_names": ["--help", "-h"]})(function)
 
 
 def load_command(name: str) -> Any:
