@@ -359,8 +359,7 @@ def aer(
         from nmtalign.alignment.link_files import compare_links
 
         texts = None if source is None else Path(source), None if target is None else Path(target)
-        files = [(name, Path(path)) for name, path in systems]
-        return compare_links(files, Path(gold), config, texts, others)
+        return compare_links([(name, Path(path)) for name, path in systems], Path(gold), config, texts, others)
 
 
 def view(
@@ -481,8 +480,7 @@ def export(
             return
         from nmtalign.alignment.export_formats import export_alignments
 
-        place = Path(output) if isinstance(output, str) else output
-        export_alignments(Path(path), place, format)
+        export_alignments(Path(path), Path(output) if isinstance(output, str) else output, format)
 
 
 def describe(path: StrPath | None = None) -> Mapping[str, Any]:

@@ -3,6 +3,8 @@
 The manual lists the first line of each class.
 """
 
+import re
+
 
 class NmtalignError(Exception):
     """Any other error that is reported in one line: an experiment failed, or a score is below --fail-under.
@@ -47,18 +49,10 @@ NO_PROBABILITY = "the model gives no finite probability: is it damaged, or has i
 NO_MEMORY = "out of memory; give a smaller batch, shorter lines or fewer workers"
 
 # Parts of the messages with which libraries report that memory or address space is exhausted.
-_NO_MEMORY = (
-    "out of memory",
-    "not enough memory",
-    "allocate memory",
-    "unable to allocate",
-    "bad_alloc",
-    "bad allocation",
-    "memory allocation failed",
-    "can't start new thread",
-    "failed to map segment",
-    "could not create a primitive\n",  # oneDNN; a longer message is another error
-    "error return without exception set",
+_NO_MEMORY = re.compile(
+    "out of memory|not enough memory|allocate memory|unable to allocate|bad_alloc|bad allocation"
+    "|memory allocation failed|can't start new thread|failed to map segment|error return without exception set"
+    "|could not create a primitive\n"  # oneDNN; a longer message is another error
 )
 
 
@@ -69,7 +63,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
             return True
         if isinstance(error, RuntimeError | OSError | ImportError | SystemError):
             told = f"{getattr(error, 'strerror', None) or error}\n".lower()  # strerror contains no file names
-            if any(sign in told for sign in _NO_MEMORY):
+            if _NO_MEMORY.search(told):
                 return True
         error = error.__cause__ or error.__context__
     return False

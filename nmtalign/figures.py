@@ -65,11 +65,9 @@ def usual_settings(texts: Iterable[str], kind: str) -> Iterator[list[str]]:
         mpl.rcdefaults()
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         fonts, missing = families("".join(texts), embedded=kind == "pdf")
-        mpl.rcParams["font.family"] = ["sans-serif"]
-        mpl.rcParams["font.sans-serif"] = fonts
-        mpl.rcParams["svg.hashsalt"] = "nmtalign"
-        mpl.rcParams["svg.fonttype"] = "none"  # text as text
-        mpl.rcParams["pdf.fonttype"] = 42  # embeds fonts unchanged, so that text can be searched
+        mpl.rc("font", **{"family": ["sans-serif"], "sans-serif": fonts})
+        mpl.rc("svg", hashsalt="nmtalign", fonttype="none")  # text as text
+        mpl.rc("pdf", fonttype=42)  # embeds fonts unchanged, so that text can be searched
         warning = f"no font on this machine has {missing[:40]}: install one, or write an .svg, which contains text"
         yield [warning] if missing and kind != "svg" else []
 
@@ -104,8 +102,7 @@ def plain_axes(axes: Any) -> None:
     """Small ticks, no frame at the top and at the right, and a grid, if there is one, behind the lines."""
     axes.tick_params(labelsize=USUAL - 1, length=2, color=GREY)
     axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def legend_above(axes: Any, handles: Sequence[Any], names: Sequence[str], inches: float | None = None) -> None:

@@ -152,8 +152,7 @@ def opened(path: Path) -> h5py.File:
 
 def plain_attributes(node: h5py.HLObject) -> dict[str, Any]:
     """Returns attributes as int, float, bool and str; raises ValueError unless each is one number or one text."""
-    count = h5a.get_num_attrs(node.id)
-    if count > _MOST_ATTRIBUTES:
+    if (count := h5a.get_num_attrs(node.id)) > _MOST_ATTRIBUTES:
         raise ValueError(f"has {count:,} attributes, more than nmtalign writes")
     attributes = {}
     for index in range(count):
@@ -185,8 +184,7 @@ def plain_datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
     A plain dataset is stored in the file itself, contains numbers, and uses no filters except gzip and shuffle. Soft
     and external links are not followed.
     """
-    found: dict[str, h5py.Dataset] = {}
-    names: list[str] = []
+    found, names = dict[str, h5py.Dataset](), list[str]()
     size = Path(file.filename).stat().st_size
 
     def collect(name: str, node: h5py.HLObject) -> None:

@@ -113,12 +113,9 @@ def _gaps(tokenizer: Tokenizer, words: Sequence[str]) -> dict[str, tuple[str, st
 
     Straight quotation marks open and close in turn, so that their gaps are not always the same.
     """
-    found = {}
-    for word in () if isinstance(tokenizer, Subwords) else words:
-        before, _, after = tokenizer.detokenize(("a", word, "a"))[1:-1].partition(word)
-        if (before, after) != (" ", " ") and word not in ('"', "'"):
-            found[word] = before, after
-    return found
+    plain = () if isinstance(tokenizer, Subwords) else (word for word in words if word not in ('"', "'"))
+    found = ((word, tokenizer.detokenize(("a", word, "a"))[1:-1].partition(word)) for word in plain)
+    return {word: (before, after) for word, (before, _, after) in found if (before, after) != (" ", " ")}
 
 
 def _facts(loaded: LoadedModel) -> dict[str, Any]:

@@ -116,7 +116,6 @@ def current_command(arguments: Sequence[str], commands: Collection[str]) -> list
     Raises UsageError for any other unknown command.
     """
     name, *rest = arguments
-    new: list[str] = []
     match name:
         case "doctor":
             new = ["info", *rest]
@@ -139,8 +138,7 @@ def current_command(arguments: Sequence[str], commands: Collection[str]) -> list
             options = [one for one in options if one not in ("-s", "--source", *sources)]
             new = ["translate", *(sources or texts[:1]), *(["--target", texts[1]] if texts[1:] else []), *options]
         case "docs":
-            folder = Path(__file__).parents[1] / "docs"
-            pages = sorted(folder.glob("*.md"))
+            pages = sorted((Path(__file__).parents[1] / "docs").glob("*.md"))
             sys.stdout.writelines(f"{page}\n" for page in pages if not rest or page.stem == Path(rest[0]).stem)
             return []
         case "lexicon":
@@ -156,9 +154,7 @@ def current_command(arguments: Sequence[str], commands: Collection[str]) -> list
 
 def _arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The arguments that are no options, and the options with their values."""
-    texts: list[str] = []
-    options: list[str] = []
-    rest = iter(words)
+    texts, options, rest = list[str](), list[str](), iter(words)
     for word in rest:
         if not word.startswith("-") or word == "-":
             texts.append(word)
@@ -174,9 +170,8 @@ def _write_lexicon(arguments: Sequence[str]) -> None:
     texts, options = _arguments(arguments)
     now = "`nmtalign link SRC TGT -o FOLDER` learns a translation table, FOLDER/lexicon.tsv"
     files = [value for flag, value in itertools.pairwise(options) if flag in ("-o", "--output")]
-    if other := [
-        one for one in options if one not in ("--tokenized", "--raw", "-q", "--quiet", "-o", "--output", *files)
-    ]:
+    known = {"--tokenized", "--raw", "-q", "--quiet", "-o", "--output", *files}
+    if other := [one for one in options if one not in known]:
         raise UsageError(f"`nmtalign lexicon {other[0]}` is gone: {now}")
     if len(texts) != 2:
         raise UsageError(f"`nmtalign lexicon` of anything but two texts is gone: {now}")
@@ -198,10 +193,8 @@ def current_options(
 
     `options` are those that the command has, `known` its settings.
     """
-    result: list[str] = []
-    changes: list[str] = []
+    result, changes, rest = list[str](), list[str](), iter(arguments)
     backward: list[str] = []  # the second of two models
-    rest = iter(arguments)
     for argument in rest:
         flag, equals, value = argument.partition("=")
         name = flag.removeprefix("--").replace("-", "_")
@@ -251,7 +244,6 @@ def advice(command: str, name: str, options: Collection[str], known: Mapping[str
     if commands := [command for command, settings in SECTIONS.items() if plain.replace("-", "_") in settings]:
         return f"this is a setting of {', '.join(f'`nmtalign {command}`' for command in commands)}"
     names = {option(one): f"{SET} {one}=" for one in known} | {one: one for one in options}
-    near = difflib.get_close_matches(f"--{plain}", names, n=1)
-    if near:
+    if near := difflib.get_close_matches(f"--{plain}", names, n=1):
         return f"the nearest one is {names[near[0]]}"
     return _INSTEAD["help-all"] if known else "--help lists all options"

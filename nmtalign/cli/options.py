@@ -99,7 +99,7 @@ def with_settings(*classes: type) -> Callable[[Callable[..., None]], Callable[..
             if "preset" in arguments:
                 from nmtalign.training.budget import for_another_preset, training_layers
 
-                preset = workspace.preset(arguments.pop("preset"))
+                preset = arguments.pop("preset") or workspace.section("train")[1].get("preset", DEFAULT_PRESET)
                 warnings = for_another_preset(preset, chosen_layers)
                 chosen_layers = training_layers(preset, chosen_layers, arguments["data"] or workspace.data)
             settings: tuple[Any, ...] = tuple(definition.resolve(cls, *chosen_layers) for cls in classes)
@@ -289,8 +289,7 @@ def add_command(app: typer.Typer, name: str) -> None:
     paragraphs = re.split(r"\n\n|\n(?=  )", inspect.cleandoc(function.__doc__ or ""))  # an example is a paragraph
     # One line per paragraph, because rich breaks a paragraph where its lines end.
     text = "\n\n".join(one if one.startswith("  ") else " ".join(one.split("\n")) for one in paragraphs)
-    names = {"help_option_names": ["--help", "-h"]}
-    app.command(name, cls=Command, help=text, context_settings=names)(function)
+    app.command(name, cls=Command, help=text, context_settings={"help_option_names": ["--help", "-h"]})(function)
 
 
 def load_command(name: str) -> Any:

@@ -98,8 +98,7 @@ def _languages(
     if train[1] is not None:
         named = suffix_language(train[0]), suffix_language(train[1])
     else:
-        in_file = languages_of_columns(train[0], columns)
-        named = languages_in(train[0])
+        in_file, named = languages_of_columns(train[0], columns), languages_in(train[0])
         named = named if all(named) else in_file
     own = workspace.source_language, workspace.target_language
     if own == named[::-1] and train != workspace.pairs.get("train"):

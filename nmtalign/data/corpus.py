@@ -162,12 +162,8 @@ class Corpus:
             "source_vocabulary": len(self.source_vocabulary),
             "target_vocabulary": len(self.target_vocabulary),
             "splits": {
-                name: {
-                    "pairs": len(split),
-                    "source_tokens": int(split.source.lengths.sum()),
-                    "target_tokens": int(split.target.lengths.sum()),
-                }
-                for name, split in self.splits.items()
+                name: {"pairs": len(own), "source_tokens": len(own.source.ids), "target_tokens": len(own.target.ids)}
+                for name, own in self.splits.items()
             },
             "settings": self.settings,
             "hash": self.hash,

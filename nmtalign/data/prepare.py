@@ -1,12 +1,12 @@
 """From text files to a prepared corpus: read, drop, tokenise, count, choose the vocabularies, write."""
 
 import contextlib
-import dataclasses
 import io
 import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nmtalign.data import corpus_writer as writer
@@ -69,17 +69,13 @@ def prepare(
     Raises InputError for text that cannot be used or of which no pair is left, UsageError for subword sizes that the
     text cannot give and for a corpus that would be lost, ResourceError if the folder cannot be written.
     """
-    if train[1] is None and (splits := split_folders(train[0])):
-        train = splits["train"], None
-        sets = {"dev": config.dev_lines, "test": config.test_lines}  # drawn from the training text if not 0
-        others = {name: (splits[name], None) for name, lines in sets.items() if name in splits and not lines}
-        dev, test = dev or others.get("dev"), test or others.get("test")
-    regions, languages = languages, (language_code(languages[0]), language_code(languages[1]))
-    given: _Given | None = None
-    if config.vocabulary_from:
-        given, config = _given_words(config, folder, languages)
-    texts = {name: pair for name, pair in (("train", train), ("dev", dev), ("test", test)) if pair is not None}
     aside = {name: lines for name, lines in (("dev", config.dev_lines), ("test", config.test_lines)) if lines}
+    if train[1] is None and (splits := split_folders(train[0])):
+        own = {name: (path, None) for name, path in splits.items() if name not in aside}
+        train, dev, test = own["train"], dev or own.get("dev"), test or own.get("test")
+    texts = {name: pair for name, pair in (("train", train), ("dev", dev), ("test", test)) if pair is not None}
+    regions, languages = languages, (language_code(languages[0]), language_code(languages[1]))
+    given, config = _given_words(config, folder, languages) if config.vocabulary_from else (None, config)
     for name in aside.keys() & texts.keys():
         rule = f"there is a {name} text, too; leave out one of the two"
         raise SettingError(rule, **{f"{name}_lines": aside[name]})
@@ -129,24 +125,22 @@ def _given_words(config: PrepConfig, output: Path, languages: tuple[str, str]) -
         chosen = vars(resolve(PrepConfig, layer))
     except UsageError as error:
         raise FormatError(str(error)) from None
-    return given, dataclasses.replace(config, **{name: chosen[name] for name in names})
+    return given, replace(config, **{name: chosen[name] for name in names})
 
 
+@dataclass
 class _Preparation:
     """The steps of one `prepare`, from the texts to all files in the work folder."""
 
-    def __init__(
-        self,
-        work: Path,
-        languages: tuple[str, str],
-        texts: Mapping[str, ParallelText],
-        checks: CorpusChecks,
-        progress: Callable[[int], None],
-        notify: Callable[[str], None],
-    ) -> None:
-        self.work, self.languages, self.texts, self.checks = work, languages, texts, checks
-        self.config, self.progress, self.notify = checks.config, progress, notify
-        self.workers = worker_count(self.config.workers)
+    work: Path
+    languages: tuple[str, str]
+    texts: Mapping[str, ParallelText]
+    checks: CorpusChecks
+    progress: Callable[[int], None]
+    notify: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self.config, self.workers = self.checks.config, worker_count(self.checks.config.workers)
 
     def run(
         self, given: _Given | None, aside: Mapping[str, int], names: Mapping[str, tuple[str, str]]
@@ -180,7 +174,7 @@ class _Preparation:
             raise self._nothing_kept(screening)
         if not given and isinstance(tokenizers.target, MosesWords):  # which lose the spacing of the text
             spaced = MosesWords(self.languages[1], tokenizers.target.spacing.learn(spacing))
-            tokenizers = dataclasses.replace(tokenizers, target=spaced)
+            tokenizers = replace(tokenizers, target=spaced)
         for name in (name for name in SPLITS if name in raw):
             spools[name], is_filled = writer.PairSpool(self.work, name, raw[name].paths), False
             for chunk in tokenize_pairs(tokenizers, None, blocks_of(raw[name]), self.workers):
@@ -241,7 +235,7 @@ class _Preparation:
             pieces = [SentencePieces(one) for one in learned]
         if any_size:
             found = dict.fromkeys(str(len(one.pieces()) + 2) for one in pieces)  # with `</s>` and `<unk>`
-            self.config = dataclasses.replace(self.config, size=":".join(found))
+            self.config = replace(self.config, size=":".join(found))
         self.notify("reading train")
         return Tokenizers(pieces[0], pieces[-1], *self.languages), blocks_of(spooled)
 

@@ -270,12 +270,11 @@ class Screening:
             wanted = {f"{name}_lines": count for name, count in sizes.items()}
             raise SettingError(f"too large for {counted(len(candidates), 'different pair')} of training text", **wanted)
         drawn = random.Random(_SEED).sample(candidates, size)
-        sets, start = {}, 0
+        sets, places = {}, iter(drawn)
         for name, count in sizes.items():
-            chosen = set(drawn[start : start + count])
+            chosen = set(itertools.islice(places, count))
             sets[name] = RawText(folder, name).write([[pair for place, pair in enumerate(text) if place in chosen]])
             self.exclude(sets[name])
-            start += count
         self.dropped[SET_ASIDE] = len(drawn)
         self.dropped.setdefault(IN_OTHER_SETS, 0)
         return sets, self._rest(text, frozenset(drawn))

@@ -66,11 +66,6 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Paragraph:
-    text: Inline
-
-
-@dataclass(frozen=True)
 class DataTable:
     """A table; the first `words` columns contain text, the others contain numbers."""
 
@@ -121,7 +116,7 @@ class SentenceTexts:
     texts: Sequence[NamedText]
 
 
-Block = Heading | Paragraph | DataTable | Figure | Commands | Definitions | SentenceTexts
+Block = Heading | Inline | DataTable | Figure | Commands | Definitions | SentenceTexts  # a text is a paragraph
 
 
 @dataclass(frozen=True)
@@ -144,8 +139,8 @@ def _lines(block: Block, width: int, colour: bool) -> Iterator[str]:
     match block:
         case Heading():
             yield f"\n{_line(block.text)}:"
-        case Paragraph():
-            yield _line(block.text)
+        case str() | Span() | tuple():
+            yield _line(block)
         case DataTable():
             yield from [_line(block.caption)] if block.caption else []
             yield from table_lines(block, width)

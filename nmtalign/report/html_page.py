@@ -47,8 +47,8 @@ def _block(block: doc.Block) -> str:
     match block:
         case doc.Heading():
             return f"<h3>{_inline(block.text)}</h3>\n"
-        case doc.Paragraph():
-            return f"<p>{_inline(block.text)}</p>\n"
+        case str() | doc.Span() | tuple():
+            return f"<p>{_inline(block)}</p>\n"
         case doc.DataTable():
             return _table(block)
         case doc.Commands():

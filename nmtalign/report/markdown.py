@@ -46,8 +46,8 @@ def _block(block: doc.Block) -> Iterator[str]:
     match block:
         case doc.Heading():
             yield f"{'#' * block.level} {_inline(block.text)}"
-        case doc.Paragraph():
-            yield _at_start(_inline(block.text))
+        case str() | doc.Span() | tuple():
+            yield _at_start(_inline(block))
         case doc.DataTable():
             yield _table(block)
         case doc.Figure():

@@ -58,7 +58,7 @@ def write_report(made: Reproduction) -> Path:
 
 def _opening(made: Reproduction) -> Iterator[doc.Block]:
     unit = "target words" if made.unit == "words" else made.unit
-    yield doc.Paragraph(
+    yield (
         f"All models have the scale `{made.settings.scale}` ({made.scale.what}), the same training text, the same "
         f"budget ({made.amount:,.10g} {unit} for each model), the same optimiser and batches unless the table says "
         f"otherwise, and the same search. Seeds of the models: {', '.join(map(str, made.seeds))}. A model is tested "
@@ -91,7 +91,7 @@ def _tables(made: Reproduction) -> Iterator[doc.Block]:
     """Table 1 for each test set, the scores of several seeds, and BLEU by length as a picture and as a table."""
     is_of_paper = made.is_of_paper
     yield doc.Heading("Table 1: BLEU" if is_of_paper else "BLEU")
-    yield doc.Paragraph(
+    yield (
         "As in the paper, the models may write the word for unknown words (UNK, one wrong word), but not in the "
         "columns of the sentences that have none." + (f" {_OF_PAPER}" if is_of_paper else "")
     )
@@ -109,9 +109,10 @@ def _tables(made: Reproduction) -> Iterator[doc.Block]:
             last, base = (part["scores"][metrics[-1]] for part in (one, systems[0]))
             # Of equal scores, such as 0 after few updates, sacreBLEU's p-value is the smallest that there is.
             p_value = None if last["value"] == base["value"] else last["p_values"].get("bs")
-            rows.append([one["name"], *cells, _number(p_value, 3), *_paper_cells(one["name"], is_of_paper)])
-        for name in OTHERS if is_of_paper else ():
-            rows.append([name, *[doc.NOTHING] * (2 * len(metrics) + 1), *_paper_cells(name, True)])
+            paper = map(_number, PAPER.get(one["name"], (None, None)) if is_of_paper else ())
+            rows.append([one["name"], *cells, _number(p_value, 3), *paper])
+        for name, scores in OTHERS.items() if is_of_paper else ():
+            rows.append([name, *[doc.NOTHING] * (2 * len(metrics) + 1), *map(_number, scores)])
         head += [f"p against {first}", *(["paper", "paper, no unknown word"] if is_of_paper else [])]
         count = next(filter(None, known.values()), {"sentences": 0})["sentences"]
         caption = (
@@ -128,11 +129,7 @@ def _tables(made: Reproduction) -> Iterator[doc.Block]:
         rows = [row for row in zip(labels, *columns, strict=True) if row[0]]
         head = ["words", *(one["name"] for one in systems)]
         yield doc.DataTable(head, rows, f"{test}: {title}")
-        yield doc.Paragraph(f"Signature: `{everything['signatures'][metrics[-1]]}`")
-
-
-def _paper_cells(name: str, is_of_paper: bool) -> list[str]:
-    return [_number(bleu) for bleu in {**PAPER, **OTHERS}.get(name, (None, None))] if is_of_paper else []
+        yield f"Signature: `{everything['signatures'][metrics[-1]]}`"
 
 
 def _seeds(made: Reproduction, test: str, metric: str) -> Iterator[doc.Block]:
@@ -143,8 +140,7 @@ def _seeds(made: Reproduction, test: str, metric: str) -> Iterator[doc.Block]:
     rows = []
     for experiment in made.experiments:
         systems = [one for one in report["systems"] if one["name"].rpartition(".seed-")[0] == experiment.name]
-        values = [one["scores"][metric]["value"] for one in systems]
-        if values:
+        if values := [one["scores"][metric]["value"] for one in systems]:
             spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
             each = ", ".join(map(_number, values))
             rows.append((experiment.name, str(len(values)), f"{statistics.mean(values):.2f}{spread}", each))
@@ -160,14 +156,13 @@ def _training(made: Reproduction) -> Iterator[doc.Block]:
         if not (folder / "train.jsonl").is_file():
             continue
         curves, rates = read_curves(folder), _json(made, f"scores/{experiment.name}.aer.json")
-        speeds = [point.words_per_second for point in curves.progress]
-        hours, best = curves.last.seconds / 3600, curves.best
+        speeds, best = [point.words_per_second for point in curves.progress], curves.best
         rows.append(
             [
                 experiment.name,
                 _number(curves.last.update, 0),
                 _number(curves.last.epoch),
-                f"{hours:.3g}",
+                f"{curves.last.hours:.3g}",
                 _number(statistics.median(speeds) if speeds else None, 0),
                 _number(curves.start.get("parameters"), 0),
                 _number(best.loss_sentence if best else None, 1),
@@ -186,10 +181,9 @@ def _training(made: Reproduction) -> Iterator[doc.Block]:
 def _figures(made: Reproduction) -> Iterator[doc.Block]:
     """Figure 3: soft alignments of some sentences with the model's own translations."""
     files = {line: f"figures/alignment-{line + 1}.svg" for line in made.lines}
-    drawn = {line: file for line, file in files.items() if (made.folder / file).is_file()}
-    if drawn:
+    if drawn := {line: file for line, file in files.items() if (made.folder / file).is_file()}:
         yield doc.Heading("Figure 3: soft alignments")
-        yield doc.Paragraph(
+        yield (
             "Sentences of the test set and their translations by the model with attention. The source is along x, the "
             "translation along y; white is a weight of 1. A weight shows which words the model read, not why it wrote "
             "a word."
@@ -213,7 +207,7 @@ def _commands(made: Reproduction) -> Iterator[doc.Block]:
         ("machine", ", ".join([cpu_facts().get("model name") or platform.machine(), f"{os.cpu_count()} cores", *gpus])),
     ]
     yield doc.Definitions([(name, doc.Span(value)) for name, value in facts])
-    yield doc.Paragraph(
+    yield (
         "The first command, in the folder of `nmtalign.toml`, does all of it. It runs the others in the folder of this "
         "report. Each file in `settings` is an `nmtalign.toml` with the settings of one model."
     )

@@ -41,7 +41,6 @@ _DONE = "work/done.json"  # the key of each output
 _MACHINE = select(TrainingConfig, lambda one: one.affects == "machine" or one.loading)
 _DRAWN = range(10, 21)  # words of the sentences of Figure 3, as in the article
 Settings = Mapping[str, Any]
-Budget = tuple[str, float]  # "words" (of the target) or "hours", and how many every model gets
 FLAGSHIP = "RNNsearch-50"
 
 
@@ -51,7 +50,7 @@ class Scale:
 
     what: str
     settings: Settings
-    budget: Budget
+    budget: tuple[str, float]  # "words" (of the target) or "hours", and how many every model gets
 
 
 def _quick(sizes: str, warmup: int) -> Settings:
@@ -277,9 +276,8 @@ class Reproduction:
         """Yields what scores the translations, compares links with gold links, and draws the figures."""
         first = [model for model in models if model.seed == FIRST_SEED]
         for test in self.tests if first else ():
-            known = f"--known-words -m {first[0].folder}"
             yield self._score(test, "", first, f"--by-length --plot figures/length-{test}.svg")
-            yield self._score(test, ".known", first, known)
+            yield self._score(test, ".known", first, f"--known-words -m {first[0].folder}")
         for test in self.tests if len(self.seeds) > 1 else ():
             yield self._score(test, ".seeds", models, "--significance none")
         attentive = [model for model in first if model.experiment.attends]
@@ -301,11 +299,9 @@ class Reproduction:
     def _score(self, test: str, kind: str, models: Sequence[Model], options: str) -> Step:
         source, reference = map(self.shown, self.tests[test])
         of_seeds = kind == ".seeds"
-        systems = " ".join(
-            f"{one.name if of_seeds else one.experiment.name}=work/translations/{one.name}.{test}"
-            f"{'' if of_seeds else kind}.txt"
-            for one in models
-        )
+        names = ((one.name if of_seeds else one.experiment.name, one.name) for one in models)
+        ending = f"{test}{'' if of_seeds else kind}.txt"
+        systems = " ".join(f"{system}=work/translations/{model}.{ending}" for system, model in names)
         made = f"scores/{test}{kind}.json"
         command = f"nmtalign score {systems} -r {reference} -s {source} --config settings/corpus.toml {options}"
         return Step(f"{command} --format json > {made}", made, [step for model in models for step in model.steps])
@@ -437,10 +433,9 @@ class Reproduction:
 
     def _key(self, step: Step) -> str:
         """A hash of all that decides what the step makes."""
+        settings = (word for word in step.command.split() if word.startswith("settings/"))
         parts = [step.command, *map(self._key, step.after)]
-        parts += [
-            (self.folder / word).read_text("utf-8") for word in step.command.split() if word.startswith("settings/")
-        ]
+        parts += [(self.folder / name).read_text("utf-8") for name in settings]
         parts += [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in step.reads]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

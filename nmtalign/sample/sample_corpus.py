@@ -56,8 +56,7 @@ def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, for
             stream.write(configuration(pairs))
         written = [(path, folder / path.name) for path in sorted(work.iterdir())]
         other = [path for path, old in written if not (old.is_file() and filecmp.cmp(path, old, shallow=False))]
-        lost = [path.name for path in other if os.path.lexists(folder / path.name)]
-        if lost and not force:
+        if (lost := [path.name for path in other if os.path.lexists(folder / path.name)]) and not force:
             fix = "give another folder, or --force to replace these files"
             raise UsageError(f"{folder}: contains other versions of {', '.join(lost)}, which would be lost; {fix}")
         for path in other:
@@ -87,12 +86,9 @@ def _write_part(folder: Path, name: str, examples: Iterable[Example]) -> None:
     """Write the five files of one part (text, tokens, links) with one line per sentence."""
     endings = ("en", "fr", "tok.en", "tok.fr", "align")
     with ExitStack() as stack:
-        english, french, source, target, links = (
-            stack.enter_context(atomic_text(folder / f"{name}.{ending}")) for ending in endings
-        )
+        streams = [stack.enter_context(atomic_text(folder / f"{name}.{ending}")) for ending in endings]
         for example in examples:
-            english.write(example.source + "\n")
-            french.write(example.target + "\n")
-            source.write(" ".join(example.source_tokens) + "\n")
-            target.write(" ".join(example.target_tokens) + "\n")
-            links.write(" ".join([f"{i}-{j}" for i, j in example.links]) + "\n")
+            links = [f"{i}-{j}" for i, j in example.links]
+            lists = map(" ".join, (example.source_tokens, example.target_tokens, links))
+            for stream, line in zip(streams, (example.source, example.target, *lists), strict=True):
+                stream.write(f"{line}\n")

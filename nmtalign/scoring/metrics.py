@@ -31,7 +31,6 @@ METRICS: Mapping[str, str] = {  # the setting: the name that is printed, which i
     "ter": "TER",
     "multi-bleu": "multi-bleu",
 }
-DEFAULT_METRICS = ("bleu", "chrf", "chrf++")  # TER is slow; multi-bleu needs the language
 MULTI_BLEU = "multi-bleu"
 TOKENIZE = ("13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab")  # sacreBLEU's; the last two need MeCab
 _CHINESE = frozenset(("zh", "yue", "wuu", "lzh"))
@@ -49,7 +48,7 @@ Rows = NDArray[np.float64]  # (N, D) statistics of sentences
 class MetricOptions:
     """The metrics to compute, and sacreBLEU's options of BLEU (chrF and chrF++ keep sacreBLEU's defaults)."""
 
-    metrics: tuple[str, ...] = DEFAULT_METRICS
+    metrics: tuple[str, ...] = ("bleu", "chrf", "chrf++")  # TER is slow; multi-bleu needs the language
     lowercase: bool = False  # of BLEU and multi-bleu, as sacreBLEU's -lc
     tokenize: str = "13a"  # of BLEU; with "none", multi-bleu does not tokenise either
     language: str = ""  # of the translations: multi-bleu uses its Moses tokeniser, TER splits Han characters

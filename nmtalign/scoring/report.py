@@ -148,8 +148,7 @@ class Report:
 
     def as_dict(self) -> Record:
         """The report as one object for JSON (docs/formats.md): always the same keys, numbers not rounded, no NaN."""
-        drawn = self.resampling and dataclasses.asdict(self.resampling)
-        if drawn:
+        if drawn := self.resampling and dataclasses.asdict(self.resampling):
             del drawn["intervals"]
         return {
             "nmtalign": __version__,

@@ -29,7 +29,7 @@ def score_document(
 ) -> doc.Document:
     """The report as a document; `figures` are (caption, SVG), `facts` what a reader needs besides the versions."""
     total = report.systems[0].everything.whole.sentences
-    blocks: list[doc.Block] = [doc.Paragraph(counted(total, "sentence")), doc.Heading("Scores")]
+    blocks: list[doc.Block] = [counted(total, "sentence"), doc.Heading("Scores")]
     blocks += _corpus_scores(report)
     if any(system.no_unk for system in report.systems):
         blocks += _known_words(report, total)
@@ -42,7 +42,7 @@ def score_document(
     if report.differences:
         legend = [span for style, words in _WORDS.values() for span in ("; ", doc.Span(words, style))][1:]
         blocks.append(doc.Heading("Sentences in which the first two systems differ most"))
-        blocks += [doc.Paragraph(("Words: ", *legend)), *map(_sentence, report.differences)]
+        blocks += [("Words: ", *legend), *map(_sentence, report.differences)]
     if facts is not None:
         versions = {"nmtalign": __version__, "sacreBLEU": importlib.metadata.version("sacrebleu")}
         rows = [(doc.Span(name), doc.Span(value)) for name, value in {**facts, **versions}.items()]
@@ -83,14 +83,13 @@ def _corpus_scores(report: Report) -> Iterator[doc.Block]:
     yield doc.Definitions([(doc.Span(name), doc.Span(text, "code")) for name, text in report.signatures.items()])
     drawn = report.resampling
     if drawn and drawn.intervals:
-        yield doc.Paragraph(f"±: half of the 95% interval of {drawn.samples:,} bootstrap samples, seed {drawn.seed}")
+        yield f"±: half of the 95% interval of {drawn.samples:,} bootstrap samples, seed {drawn.seed}"
     if drawn and drawn.tests:
         sizes = {"bs": f"{drawn.samples:,} samples", "ar": f"{drawn.trials:,} trials"}
         tests = " and ".join(f"{TESTS[test]} of {sizes[test]}" for test in drawn.tests)
         by = f"p < {drawn.level:g} (fewer than {2 - math.ceil(math.log2(drawn.level))} sentences cannot show it)"
         signs = f"* better than every other system, = not shown to be worse than the best, by {by}; "
-        first = doc.Span(report.systems[0].name, "name")
-        yield doc.Paragraph((signs, "p: against ", first, f", by {tests}, seed {drawn.seed}"))
+        yield (signs, "p: against ", doc.Span(report.systems[0].name, "name"), f", by {tests}, seed {drawn.seed}")
 
 
 def _metric(report: Report, metric: str, parts: Sequence[Part]) -> Columns:

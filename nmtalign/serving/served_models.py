@@ -157,8 +157,7 @@ class ServedModels:
     def matching(self, source: str | None, target: str | None) -> list[ServedModel]:
         """The models of a direction; None and `auto` stand for any language. Raises InputError if there is none."""
         source = None if source == AUTO else source
-        found = [one for one in self.models if _means(source, one.source) and _means(target, one.target)]
-        if found:
+        if found := [one for one in self.models if _means(source, one.source) and _means(target, one.target)]:
             return found
         asked, models = f"{source or AUTO}-{target or AUTO}", ", ".join(self.directions())
         raise InputError(f"no model translates {asked}; the models are {models}")

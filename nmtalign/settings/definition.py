@@ -194,9 +194,8 @@ class Settings:
             for other, allowed in needed.items() if getattr(self, name) in values else ():
                 if getattr(self, other) not in allowed:
                     wanted = " or ".join(str(value).lower() for value in allowed)
-                    raise SettingError(
-                        f"needs {other} = {wanted}", **{one: getattr(self, one) for one in (name, other)}
-                    )
+                    given = {one: getattr(self, one) for one in (name, other)}
+                    raise SettingError(f"needs {other} = {wanted}", **given)
         for names, (rule, is_wrong) in self.rules.items():
             if is_wrong(self):
                 raise SettingError(rule.format(self), **{name: getattr(self, name) for name in names.split()})
@@ -299,13 +298,9 @@ def resolve(cls: type[T], *layers: Layer) -> T:
     The command line, nmtalign.toml and Python all use this function, so a setting means the same in each of them.
     Values are converted to the types of the fields. Raises UsageError that names each setting as its layer has it.
     """
-    known = definitions(cls)
-    merged: dict[str, Any] = {}
-    complete = with_implied(cls, *layers)
-    for origin, values in complete:
-        for key, value in values.items():
-            if key in known:
-                merged[key] = known[key].convert(origin, value)
+    known, complete = definitions(cls), with_implied(cls, *layers)
+    given = ((origin, key, value) for origin, values in complete for key, value in values.items() if key in known)
+    merged = {key: known[key].convert(origin, value) for origin, key, value in given}
     with naming(*complete):
         return cls(**merged)
 
@@ -476,10 +471,6 @@ class Workspace:
         """The layer of section `name`: where the settings come from, and the settings."""
         return f"{self.file or FILE_NAME}: [{name}]", self.sections.get(name, {})
 
-    def preset(self, name: str | None) -> str:
-        """The name of the preset: `name`, or that of section [train]."""
-        return name or str(self.section("train")[1].get("preset", DEFAULT_PRESET))
-
 
 def stored_texts(data: Path) -> dict[str, tuple[str, str]]:
     """The names of the text files (source, target) that prep wrote into its folder, by set."""
@@ -530,9 +521,7 @@ def _check_section(
     path: Path, lines: Sequence[str], known: Mapping[str, Sequence[str]], name: str, keys: Iterable[str]
 ) -> None:
     """Raises UsageError for the first unknown key of a section ("" is the part before the first one), with its line."""
-    for key in keys:
-        if key in known[name]:
-            continue
+    for key in (key for key in keys if key not in known[name]):
         origin = f"{path}{_line_of(lines, name, key)}: {f'[{name}]: ' if name else ''}"
         if homes := [section for section, keys in known.items() if section and key in keys]:
             raise UsageError(f"{origin}'{key}' belongs in {' or '.join(f'[{home}]' for home in homes)}")

@@ -214,10 +214,8 @@ def converted(raw: BinaryIO, name: str) -> io.RawIOBase:
     valid UTF-8.
     """
     stream, head = _with_head(raw)
-    for magic, compression in _COMPRESSIONS.items():
-        if head.startswith(magic):
-            stream, head = _with_head(_DerivedStream(_decompressed(stream, name, *compression)))
-            break
+    if compression := next((one for magic, one in _COMPRESSIONS.items() if head.startswith(magic)), None):
+        stream, head = _with_head(_DerivedStream(_decompressed(stream, name, *compression)))
     if kind := next((kind for magic, kind in _NO_TEXT.items() if magic.match(head)), ""):
         raise InputError(f"{name}: is {kind}")
     if head.startswith(_UTF_16):

@@ -375,8 +375,7 @@ def text_columns(path: Path) -> Mapping[str, str]:
     with _errors(path):
         schema = next(_batches(path)).schema
     kinds = {one.name: str(one.type).removeprefix("dictionary<values=").partition(",")[0] for one in schema}
-    texts = [name for name, kind in kinds.items() if kind in _TEXT]
-    if not texts:
+    if not (texts := [name for name, kind in kinds.items() if kind in _TEXT]):
         raise InputError(f"{path}: no column contains text; its columns are {', '.join(schema.names)[:200]}")
     parts = {name.removeprefix(_PAIRS): name for name in texts if name.startswith(_PAIRS)}
     return parts or {name: name for name in texts}

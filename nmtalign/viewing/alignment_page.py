@@ -137,8 +137,7 @@ def _chosen(file: AlignmentFile, numbers: Sequence[range], model: int) -> Iterat
 
 def parse_numbers(text: str) -> list[range]:
     """Returns the sentence numbers of "0-99,250", counted from 0, sorted and merged; raises UsageError if malformed."""
-    merged: list[range] = []
-    ranges = []
+    merged, ranges = list[range](), list[tuple[int, int]]()
     for one in text.split(",") if text else ():
         match = _PART.fullmatch(one.strip())
         first = int(match[1]) if match else 0

@@ -66,8 +66,7 @@ def draw_inputs(
         notify(f"wrote {output}: {counted(summary.sentences, 'sentence')}, {output.stat().st_size / 1e6:.1f} MB")
         return ""
     chosen, across = chain.from_iterable(numbers or [range(1)]), len(files)
-    panels = read_panels(files, chosen, config, links)
-    panels = _titled(panels, title, output is not None)
+    panels = _titled([*read_panels(files, chosen, config, links)], title, output is not None)
     if output:
         for note in (*draw(panels, output, across if across > 1 else None), f"wrote {output}"):
             notify(note)

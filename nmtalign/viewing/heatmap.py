@@ -88,13 +88,12 @@ def printable(word: str) -> str:
 
 def read_panels(
     files: Sequence[tuple[str, Path]], numbers: Iterable[int], config: ViewConfig, gold: LinkFile | None = None
-) -> list[Panel]:
-    """Reads the alignments of some sentences (by number, from 0) from (name, path) files: for each sentence all files.
+) -> Iterator[Panel]:
+    """Yields the alignments of some sentences (by number, from 0) of (name, path) files: for each sentence all files.
 
     Raises UsageError for a sentence that a file does not have, InputError if the files have different sources, or gold
     links do not fit.
     """
-    panels = []
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(AlignmentFile(path)) for _, path in files]
         if gold is not None:
@@ -112,13 +111,11 @@ def read_panels(
                 caption = [name] if len(files) > 1 else []
                 caption += [f"sentence {number}" + (f", rank {config.rank}" if config.rank else "")]
                 links = gold.pair(number) if gold else None
-                panels.append(Panel(record, ": ".join(caption), links, config.hard_links, config.end))
-    return panels
+                yield Panel(record, ": ".join(caption), links, config.hard_links, config.end)
 
 
 def _record(file: AlignmentFile, number: int, rank: int) -> AlignmentRecord:
-    entries = file.sentence(number)
-    if not entries:
+    if not (entries := file.sentence(number)):
         known = f"choose one from {file[0].sentence_id} to {file[-1].sentence_id}" if len(file) else "the file has none"
         raise UsageError(f"{file.path}: no sentence {number}: {known}")
     if rank >= len(entries):
@@ -180,8 +177,7 @@ def make_figure(panels: Sequence[Panel], across: int | None = None) -> Any:
         axes.set_yticks(range(len(target)), target, fontsize=size, parse_math=False)
         axes.tick_params(length=0, pad=size / 3, top=True, labeltop=True, bottom=False, labelbottom=False)
         axes.set_xlabel(panel.caption, fontsize=size, labelpad=size / 2, parse_math=False)
-        for spine in axes.spines.values():
-            spine.set_linewidth(0.05 * 72 * cell)
+        axes.spines[:].set_linewidth(0.05 * 72 * cell)
         _draw_marks(axes, panel, 72 * cell)
     if marked:
         figure.text(0.5, 0, legend(panels).replace(HARD, "▢"), ha="center", fontsize=cell * _FONT)
@@ -239,10 +235,7 @@ def legend(panels: Sequence[Panel]) -> str:
 def _block(panel: Panel, width: int, colour: bool) -> list[str]:
     """Returns the lines of a picture, which all have the same number of columns."""
     lines = [cut(printable(panel.caption), width)] if panel.caption else []
-    if reason := panel.no_words():
-        lines.append(cut(reason, width))
-    else:
-        lines += _matrix(panel, width, colour)
+    lines += [cut(reason, width)] if (reason := panel.no_words()) else _matrix(panel, width, colour)
     widths = [cell_len(_COLOUR.sub("", line)) for line in lines]
     widest = max(widths)  # once: a picture of a long pair has thousands of lines
     return [line + " " * (widest - width) for line, width in zip(lines, widths, strict=True)]

@@ -124,7 +124,7 @@ def test_gold_links_that_count_other_words_are_refused(tmp_path):
     for path, wrong in ((by_tokens, False), (by_words, True)):
         expected = pytest.raises(InputError, match="counts the words between spaces") if wrong else nullcontext()
         with expected:
-            read_panels([("", tmp_path / "a.h5")], [3], ViewConfig(), read_links(path, "gold"))
+            list(read_panels([("", tmp_path / "a.h5")], [3], ViewConfig(), read_links(path, "gold")))
         with expected:
             write_page([("a", tmp_path / "a.h5")], tmp_path / "page.html", gold=read_links(path, "gold"))
 

@@ -36,7 +36,7 @@ from nmtalign.hdf5 import seal
 from nmtalign.model_directory import BLANK_DIGEST, DIGEST_PLACE, load_model, model_config, read_settings
 from nmtalign.settings import command_settings
 from nmtalign.settings.definition import load_workspace, resolve
-from nmtalign.settings.presets import preset
+from nmtalign.settings.presets import DEFAULT_PRESET, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.lines import read_lines
 from nmtalign.text.parallel import ParallelText
@@ -276,7 +276,7 @@ def _read_toml(folder):
     sections = ("prep", "translate", "score", "align", "link")
     kinds = [getattr(command_settings, f"{name.capitalize()}Config") for name in sections]
     settings = [resolve(kind, found.section(name)) for kind, name in zip(kinds, sections, strict=True)]
-    layers = ("preset", preset(found.preset(None))), found.section("train")
+    layers = ("preset", preset(found.section("train")[1].get("preset", DEFAULT_PRESET))), found.section("train")
     return settings, resolve(TrainingConfig, *layers), resolve(ModelConfig, *layers), found.file_pairs
 
 

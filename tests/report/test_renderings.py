@@ -15,7 +15,6 @@ from nmtalign.report.document import (
     Figure,
     Heading,
     NamedText,
-    Paragraph,
     SentenceTexts,
     Span,
     to_text,
@@ -49,9 +48,9 @@ def everything(text: str) -> Document:
     figure = Figure("a.png", text, SVG)
     rows = [(span, span), (text, text), (Span(text, "name"), "–")]
     blocks = [
-        Paragraph(span),
+        span,
         Heading(span),
-        Paragraph((span, " and ", Span(text, "muted"), Span(text, "odd"), Span(text, "code"))),
+        (span, " and ", Span(text, "muted"), Span(text, "odd"), Span(text, "code")),
         DataTable((text, span), rows, span),
         DataTable((span, text), rows, text, words=2),
         figure,
@@ -97,7 +96,7 @@ def test_text_is_never_markup_in_markdown(text):
 
 BLOCKS = [
     Heading("Part"),
-    Paragraph("see `a_b|c` and a_b, 2,5 - 3."),
+    "see `a_b|c` and a_b, 2,5 - 3.",
     DataTable(("name", "`x|y`", "n"), [("a|b", "`p|q`", "1")], "caption", words=2),
     Figure("figures/a.png", "a picture", SVG),
     Commands(["nmtalign train"]),
@@ -136,7 +135,7 @@ def test_plain_text_of_each_block():
 
 
 def test_code_in_prose_and_a_single_backquote():
-    page = to_page(Document("A report", [Heading("Part"), Paragraph("`code` & more"), Paragraph("one ` only")]))
+    page = to_page(Document("A report", [Heading("Part"), "`code` & more", "one ` only"]))
     assert "<code>code</code> &amp; more" in page
     assert "<p>one ` only</p>" in page
     assert 'href="#part-1"' in page

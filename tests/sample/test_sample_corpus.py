@@ -82,7 +82,7 @@ def test_a_small_corpus_is_seen_in_more_epochs(tmp_path, pairs, epochs):
     budget = resolve(TrainingConfig, loaded.section("train"))
     assert budget.epochs == epochs
     assert bool(budget.max_time) == (pairs < 10_000)
-    assert loaded.preset(None) == "tiny"
+    assert loaded.section("train")[1]["preset"] == "tiny"
 
 
 def test_an_interruption_leaves_nothing(tmp_path, monkeypatch):
