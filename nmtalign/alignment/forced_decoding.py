@@ -61,7 +61,9 @@ class SideReader:
             tokens = [piece for part in parts for piece in part]
             return ModelSide(self._encode(tokens), tuple(words), np.cumsum([0, *map(len, parts)]), tokens)
         tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
-        words, starts = self._tokenizer.words(tokens), self._tokenizer.word_starts(tokens)
+        if self._subwords is None:
+            return ModelSide(self._encode(tokens), tuple(tokens), None, tokens)
+        words, starts = self._subwords.words(tokens), self._subwords.word_starts(tokens)
         return ModelSide(self._encode(tokens), tuple(words), starts, tokens)
 
     def _find_pieces(self, key: str) -> Sequence[str]:
