@@ -35,3 +35,8 @@ def pytest_runtest_setup(item):
 
         if not torch.cuda.is_available():
             pytest.skip("needs a CUDA device")
+        import torch._dynamo
+
+        # An earlier test may have chosen TF32, and in both precisions some functions have more than eight variants.
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch._dynamo.config.recompile_limit = 64

@@ -191,9 +191,9 @@ def fused(function: F_) -> F_:
         if not (arguments[0].is_cuda and Fusion.wanted) or Fusion.problem:
             return function(*arguments)
         try:
-            compiled = compiled or torch.compile(function, dynamic=True)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a compiler whose warnings are errors would fail
+            # In this process: PyTorch 2.11 may wait 300 seconds for processes that compile when a short program ends.
+            compiled = compiled or torch.compile(function, dynamic=True, options={"compile_threads": 1})
+            with warnings.catch_warnings(action="ignore"):  # a compiler whose warnings are errors would fail
                 return compiled(*arguments)
         except Exception as error:  # of a compiler: any kind
             if is_out_of_memory(error):

@@ -26,8 +26,9 @@ step() {
 if [ "$part" = check ]; then
     sizes=(--size paper,small,gnmt --batches 80,640)
     [ "$device" = cuda ] || sizes=()
+    # Interrupted after 300 seconds, pytest still reports what has failed until then.
     mapfile -t marked < <(grep -rl --include='test_*.py' '[.]mark[.]gpu' tests)
-    step tests python3 -m pytest -p no:benchmark -p no:cacheprovider -W ignore::pytest.PytestConfigWarning -m gpu --durations 10 "${marked[@]}"
+    step tests timeout -s INT -k 20 300 python3 -m pytest -p no:benchmark -p no:cacheprovider -W ignore::pytest.PytestConfigWarning -m gpu --durations 10 "${marked[@]}"
     step updates python3 tests/bench gpu --device "$device" "${sizes[@]}" --json "$out/updates.json"
 elif [ "$part" = translate ]; then
     size=(--size paper --variants ours-bf16,ours-fp32 --beam 1,5 --sentences 1024)

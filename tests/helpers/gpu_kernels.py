@@ -71,5 +71,5 @@ def interpreted(monkeypatch):
     monkeypatch.setattr(scheduler.BaseSchedulerNode, "is_cpu", lambda _: False)
     monkeypatch.setattr(scheduler.BaseSchedulerNode, "is_gpu", lambda _: True)
     monkeypatch.setattr(driver, "_active", _Hopper())
-    with torch._inductor.config.patch(cpu_backend="triton", compile_threads=1, fx_graph_cache=False):
+    with torch._inductor.config.patch(cpu_backend="triton", fx_graph_cache=False):
         yield launches
