@@ -285,17 +285,17 @@ def _watch_others(pause: float = 1.0) -> None:
     GNU's OpenMP lets threads spin only for a moment while there are more of them than cores. So further threads join
     PyTorch's, only to wait, as long as other programs need cores that PyTorch's threads use.
     """
-    (began, before), joined = _clocks(), False
-    while True:
-        time.sleep(pause)
-        now, used = _clocks()
-        busy, began, before = (used - before) / (now - began), now, used
-        needed = busy > _BUSY
-        joined = joined or (needed and _join(busy))
-        if joined != needed:
-            break
-    # PyTorch tells a thread only once how many there are. Those that have joined end with this one.
-    _start_watch()
+    joined = needed = False
+    with contextlib.suppress(OSError, RuntimeError):  # without /proc, an open file or a thread, nothing is watched
+        began, before = _clocks()
+        while joined == needed:
+            time.sleep(pause)
+            now, used = _clocks()
+            busy, began, before = (used - before) / (now - began), now, used
+            needed = busy > _BUSY
+            joined = joined or (needed and _join(busy))
+        # PyTorch tells a thread only once how many there are. Those that have joined end with this one.
+        _start_watch()
 
 
 def _join(busy: float) -> bool:

@@ -77,7 +77,7 @@ def serving(*folders, translators=(), notes=None, **settings):
     config = ServeConfig(port=0, **settings)
     with bind(config) as bound:
         note, models = (notes if notes is not None else []).append, ServedModels(loaded, AlignConfig(), aligners)
-        server = make_server(make_application(models, config, note), config)
+        server = make_server(make_application(models, config, note), config, note)
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         try:

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 import json
+import os
 import socket
 import threading
 import time
@@ -550,7 +552,7 @@ def test_a_port_belongs_to_one_server_before_its_model_is_loaded(english):
             bind(ServeConfig(port=port))
         early = in_thread(lambda: Client(f"http://127.0.0.1:{port}/").ask("health")[0])
         models = ServedModels([Translator.load(english)], AlignConfig())
-        server = make_server(make_application(models, config, print), config)
+        server = make_server(make_application(models, config, print), config, print)
         serve = in_thread(lambda: server.run([bound]))
         assert early() == 200
         server.should_exit = True
@@ -774,6 +776,22 @@ def test_an_error_inside_is_reported_without_details(english, monkeypatch):
     assert (status, found) == (500, {"error": "an error inside the server, which reports it"})
     assert len(notes) == 1
     assert notes[0].startswith("POST /translate: RuntimeError: secret")
+
+
+def test_connections_beyond_the_limit_of_open_files_wait_and_are_reported_once(english, monkeypatch):
+    accept, refused = socket.socket.accept, iter(range(3))
+
+    def accept_later(listening):
+        if next(refused, None) is not None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return accept(listening)
+
+    monkeypatch.setattr(socket.socket, "accept", accept_later)
+    notes: list[str] = []
+    with serving(english, notes=notes) as client:
+        assert client.ask("health")[0] == 200
+    assert len(notes) == 1
+    assert "Too many open files; new connections wait" in notes[0]
 
 
 def test_a_body_that_is_not_http_is_no_error_inside(english):
