@@ -145,6 +145,7 @@ ERRORS = """
 4 export missing/ -o x => missing: no such file
 4 train nowhere => nowhere: no prepared corpus here
 4 info nowhere => nowhere: no such file or folder
+4 info /dev/null => /dev/null: not an alignment file (it is no regular file)
 4 info bare --card => bare: contains no model
 2 info --card => --card describes a model; give its folder
 4 train train.en => train.en: no prepared corpus here (no corpus.h5), but a text file; run nmtalign prep
