@@ -7,7 +7,6 @@ made of each.
 
 import asyncio
 import contextlib
-import errno
 import math
 import re
 import socket
@@ -85,11 +84,11 @@ def run_server(
         for notice in translators[0].notices() if translators else ():
             notify(notice)
         host = str(bound.getsockname()[0])
-        server = make_server(make_application(served, config, notify, host), config, notify)
+        server = make_server(make_application(served, config, notify, host), config)
         ready(url_of(bound), ", ".join(served.directions()))
         if not (host.startswith("127.") or host == "::1"):
             notify("other machines can reach this server, and it has no password")
-        server.run([bound])
+        asyncio.run(answer(server, bound, notify))
 
 
 def bind(config: ServeConfig) -> socket.socket:
@@ -147,27 +146,16 @@ class _TimedProtocol(H11Protocol):
             self.transport.abort()
 
 
-class _Server(Server):
-    """uvicorn that reports each error of connections in one line, and once: asyncio would fill the disk with them."""
-
-    def __init__(self, config: Config, notify: Callable[[str], None]) -> None:
-        super().__init__(config)
-        self._notify = lru_cache(notify)
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().set_exception_handler(self._report)
-        await super().serve(sockets)
-
-    def _report(self, _: object, context: Mapping[str, Any]) -> None:
-        error = context.get("exception")
-        few = getattr(error, "errno", None) == errno.EMFILE
-        fix = "; new connections wait until others end: raise the limit of open files (ulimit -n)" if few else ""
-        self._notify(f"{context['message']}: {error}{fix}")
+async def answer(server: Server, bound: socket.socket, notify: Callable[[str], None]) -> None:
+    """Answers requests until the server ends; reports errors of connections once, which could fill a log otherwise."""
+    once = lru_cache(notify)
+    asyncio.get_running_loop().set_exception_handler(lambda _, one: once(f"{one['message']}: {one.get('exception')}"))
+    await server.serve([bound])
 
 
-def make_server(application: Starlette, config: ServeConfig, notify: Callable[[str], None]) -> Server:
-    """uvicorn with the settings of section [serve]; `notify` is that of `make_application`."""
-    return _Server(
+def make_server(application: Starlette, config: ServeConfig) -> Server:
+    """uvicorn with the settings of section [serve]."""
+    return Server(
         Config(
             application,
             http=_TimedProtocol,
@@ -182,8 +170,7 @@ def make_server(application: Starlette, config: ServeConfig, notify: Callable[[s
             limit_concurrency=_CONNECTIONS,
             timeout_keep_alive=max(1, round(seconds("time_limit", config.time_limit))),
             timeout_graceful_shutdown=max(1, round(seconds("shutdown_time", config.shutdown_time))),
-        ),
-        notify,
+        )
     )
 
 
