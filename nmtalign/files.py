@@ -331,8 +331,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
     Folders that were made here, or by a process that was killed (NAME.partial), are removed if they are empty at the
     end. Raises UsageError if another process has locked the folder, and ResourceError if it cannot be made.
     """
-    folders = (folder, *folder.parents)
-    made = [path for path in folders if path.suffix == _PARTIAL or not path.exists()]
+    made = [path for path in (folder, *folder.parents) if path.suffix == _PARTIAL or not path.exists()]
     make_folder(folder)
     with contextlib.ExitStack() as stack:
         if fcntl is not None:

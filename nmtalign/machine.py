@@ -91,10 +91,9 @@ def _pytorch(torch: Any) -> dict[str, Any]:
     from_units = f" from {BF16_UNITS} hidden units on" if device.type == "cpu" else ""
     training = TrainingConfig().precision, f"bf16{from_units}" if has_fast_bf16(device) else "fp32"
     translating = TranslateConfig().precision, inference_precision("auto", device)
+    best = f"the fastest on {device.type}"
     precision = {
-        use: f"{fastest} (the fastest on {device.type})"
-        if setting == "auto"
-        else f"{setting} (the fastest on {device.type}: {fastest})"
+        use: f"{fastest} ({best})" if setting == "auto" else f"{setting} ({best}: {fastest})"
         for use, (setting, fastest) in (("training", training), ("translating", translating))
     }
     return {"devices": devices, "precision": precision}

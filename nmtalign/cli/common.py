@@ -31,7 +31,6 @@ from nmtalign.settings.definition import option
 from nmtalign.text.lines import STDIN, STDOUT, finite, reading, unpacked_size
 
 _HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
-FIRST_REPORT = 10.0  # seconds until the first line of progress in a log
 _BUSY = 0.3  # cores; less load of other programs is not noticed
 _joining = threading.Lock()  # held while a thread joins PyTorch's, and from the end on: an end meanwhile is a crash
 
@@ -168,7 +167,7 @@ def json_text(value: Any, indent: int | None = None) -> str:
 
 def next_report(passed: float) -> float:
     """When a log gets its next line of progress: after 10 s, 30 s, then every minute."""
-    return next((seconds for seconds in (FIRST_REPORT, 30.0) if seconds > passed), 60.0 * (passed // 60 + 1))
+    return next((seconds for seconds in (10.0, 30.0) if seconds > passed), 60.0 * (passed // 60 + 1))
 
 
 @contextlib.contextmanager
@@ -207,7 +206,7 @@ def live_line(text: str, hidden: bool, total: float | None = None) -> Iterator[C
     (`next_report`). What the command writes to stdout meanwhile goes there.
     """
     if hidden or not shows_live():
-        began, due = time.monotonic(), FIRST_REPORT
+        began, due = time.monotonic(), next_report(0.0)
 
         def log(text: str, done: float | None = None) -> None:
             nonlocal due
@@ -247,11 +246,10 @@ def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     folders = (path.parent if path.name == "train.jsonl" else path for _, path in pairs)  # a log is named by its model
     # A link keeps its name: the pipe of `<(command)` has another one in each run.
     named_paths = (path.resolve() if path.name in ("", "..") else path for path in folders)
-    short = ["stdin" if path == STDIN else path.name for path in named_paths]
-    short = [name or last for (name, _), last in zip(pairs, short, strict=True)]
-    names = [
-        name or (last if short.count(last) == 1 else str(path)) for (name, path), last in zip(pairs, short, strict=True)
-    ]
+    lasts = ("stdin" if path == STDIN else path.name for path in named_paths)
+    short = [name or last for (name, _), last in zip(pairs, lasts, strict=True)]
+    both = zip(pairs, short, strict=True)
+    names = [name or (last if short.count(last) == 1 else str(path)) for (name, path), last in both]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"two files are named {twice[0]}; give each a different name: NAME=FILE")
     return tuple((name, path) for name, (_, path) in zip(names, pairs, strict=True))
