@@ -31,6 +31,7 @@ from nmtalign.settings.definition import option
 from nmtalign.text.lines import STDIN, STDOUT, finite, reading, unpacked_size
 
 _HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
+FIRST_REPORT = 10.0  # seconds until the first line of progress in a log
 _BUSY = 0.3  # cores; less load of other programs is not noticed
 _joining = threading.Lock()  # held while a thread joins PyTorch's, and from the end on: an end meanwhile is a crash
 
@@ -167,7 +168,7 @@ def json_text(value: Any, indent: int | None = None) -> str:
 
 def next_report(passed: float) -> float:
     """When a log gets its next line of progress: after 10 s, 30 s, then every minute."""
-    return next((seconds for seconds in (10.0, 30.0) if seconds > passed), 60.0 * (passed // 60 + 1))
+    return next((seconds for seconds in (FIRST_REPORT, 30.0) if seconds > passed), 60.0 * (passed // 60 + 1))
 
 
 @contextlib.contextmanager
@@ -206,7 +207,7 @@ def live_line(text: str, hidden: bool, total: float | None = None) -> Iterator[C
     (`next_report`). What the command writes to stdout meanwhile goes there.
     """
     if hidden or not shows_live():
-        began, due = time.monotonic(), next_report(0.0)
+        began, due = time.monotonic(), FIRST_REPORT
 
         def log(text: str, done: float | None = None) -> None:
             nonlocal due
