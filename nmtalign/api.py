@@ -508,7 +508,7 @@ def describe(path: StrPath | None = None) -> Mapping[str, Any]:
         from nmtalign.data.corpus import Corpus
 
         return Corpus.open(path).info()
-    if path.is_file():
+    if not path.is_dir():
         from nmtalign.alignment.alignment_file import AlignmentFile
 
         with AlignmentFile(path) as alignments:

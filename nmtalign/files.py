@@ -86,7 +86,7 @@ def refusal(error: OSError, path: Path | None = None, verb: str = "write") -> Re
     """Returns the ResourceError for an error in an attempt to `verb` the file `path`, or the file that it names."""
     reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
     if error.filename2 is not None:
-        return ResourceError(f"{path or error.filename2}: cannot rename {error.filename} to this name: {reason}")
+        return ResourceError(f"{path or error.filename2}: cannot rename or copy {error.filename} to it: {reason}")
     named = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
     if named is None or named.suffix == _PARTIAL:
         return ResourceError(f"{path}: cannot {verb}: {reason}" if path else f"the system refused: {reason}")
@@ -331,8 +331,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
     Folders that were made here, or by a process that was killed (NAME.partial), are removed if they are empty at the
     end. Raises UsageError if another process has locked the folder, and ResourceError if it cannot be made.
     """
-    folders = (folder, *folder.parents)
-    made = [path for path in folders if path.suffix == _PARTIAL or not path.exists()]
+    made = [path for path in (folder, *folder.parents) if path.suffix == _PARTIAL or not path.exists()]
     make_folder(folder)
     with contextlib.ExitStack() as stack:
         if fcntl is not None:

@@ -176,7 +176,7 @@ class LinkRun:
         found = _read_record(self.folder / _RECORD)
         if found["texts"] != hashes:
             texts = " and ".join(found["names"])
-            raise UsageError(f"{self.folder}: has the links of other texts ({texts}); give another folder with -o")
+            raise UsageError(f"{self.folder}: has links of other or older texts ({texts}); give another folder with -o")
         if changed := [name for name, value in settings.items() if found["settings"].get(name) != value]:
             before = found["settings"]
             was = ", ".join(f"{name} was {toml(before.get(name))}, is {toml(settings[name])}" for name in changed)

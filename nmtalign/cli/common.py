@@ -247,11 +247,10 @@ def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     folders = (path.parent if path.name == "train.jsonl" else path for _, path in pairs)  # a log is named by its model
     # A link keeps its name: the pipe of `<(command)` has another one in each run.
     named_paths = (path.resolve() if path.name in ("", "..") else path for path in folders)
-    short = ["stdin" if path == STDIN else path.name for path in named_paths]
-    short = [name or last for (name, _), last in zip(pairs, short, strict=True)]
-    names = [
-        name or (last if short.count(last) == 1 else str(path)) for (name, path), last in zip(pairs, short, strict=True)
-    ]
+    lasts = ("stdin" if path == STDIN else path.name for path in named_paths)
+    short = [name or last for (name, _), last in zip(pairs, lasts, strict=True)]
+    both = zip(pairs, short, strict=True)
+    names = [name or (last if short.count(last) == 1 else str(path)) for (name, path), last in both]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(f"two files are named {twice[0]}; give each a different name: NAME=FILE")
     return tuple((name, path) for name, (_, path) in zip(names, pairs, strict=True))
@@ -285,17 +284,17 @@ def _watch_others(pause: float = 1.0) -> None:
     GNU's OpenMP lets threads spin only for a moment while there are more of them than cores. So further threads join
     PyTorch's, only to wait, as long as other programs need cores that PyTorch's threads use.
     """
-    (began, before), joined = _clocks(), False
-    while True:
-        time.sleep(pause)
-        now, used = _clocks()
-        busy, began, before = (used - before) / (now - began), now, used
-        needed = busy > _BUSY
-        joined = joined or (needed and _join(busy))
-        if joined != needed:
-            break
-    # PyTorch tells a thread only once how many there are. Those that have joined end with this one.
-    _start_watch()
+    joined = needed = False
+    with contextlib.suppress(OSError, RuntimeError):  # without /proc, an open file or a thread, nothing is watched
+        began, before = _clocks()
+        while joined == needed:
+            time.sleep(pause)
+            now, used = _clocks()
+            busy, began, before = (used - before) / (now - began), now, used
+            needed = busy > _BUSY
+            joined = joined or (needed and _join(busy))
+        # PyTorch tells a thread only once how many there are. Those that have joined end with this one.
+        _start_watch()
 
 
 def _join(busy: float) -> bool:

@@ -166,11 +166,10 @@ def _judge(result: "ScoreResult", least: float) -> None:
     """Exits with 1, after one line that says why, if a system's BLEU (or else first metric) is below `least`."""
     metrics = [name for name in result.report.metrics if name != "TER"]
     metric = "BLEU" if "BLEU" in metrics else metrics[0]
-    values = {name: result.value(metric, name) for name in result.systems}
     low = [
         f"{name} {value:.2f}" if round(value, 2) < least else f"{name} {value!r}"
-        for name, value in values.items()
-        if value is not None and value < least
+        for name in result.systems
+        if (value := result.value(metric, name)) is not None and value < least
     ]
     if low:
         sys.stdout.flush()

@@ -11,7 +11,7 @@ import math
 import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -88,7 +88,7 @@ def run_server(
         ready(url_of(bound), ", ".join(served.directions()))
         if not (host.startswith("127.") or host == "::1"):
             notify("other machines can reach this server, and it has no password")
-        server.run([bound])
+        asyncio.run(answer(server, bound, notify))
 
 
 def bind(config: ServeConfig) -> socket.socket:
@@ -144,6 +144,13 @@ class _TimedProtocol(H11Protocol):
     def _expire(self, cycle: object) -> None:
         if self.cycle is cycle:  # no further request has begun
             self.transport.abort()
+
+
+async def answer(server: Server, bound: socket.socket, notify: Callable[[str], None]) -> None:
+    """Answers requests until the server ends; reports errors of connections once, which could fill a log otherwise."""
+    once = lru_cache(notify)
+    asyncio.get_running_loop().set_exception_handler(lambda _, one: once(f"{one['message']}: {one.get('exception')}"))
+    await server.serve([bound])
 
 
 def make_server(application: Starlette, config: ServeConfig) -> Server:

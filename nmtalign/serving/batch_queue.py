@@ -126,10 +126,10 @@ def _work_on(batch: Sequence[tuple[_QueuedLines, Sequence[Any]]]) -> None:
     The work ends at its next step once no job of the batch waits for a result.
     """
     try:
-        with abandoned_if(lambda: all(job.future.done() for job, _ in batch)):
+        with contextlib.suppress(Abandoned), abandoned_if(lambda: all(job.future.done() for job, _ in batch)):
             results = iter(batch[0][0].work([item for _, items in batch for item in items]))
-    except Abandoned:
-        pass
+            for job, items in batch:
+                job.add([next(results) for _ in items])
     except Exception as error:
         if len(batch) > 1:
             for one in batch:
@@ -137,6 +137,3 @@ def _work_on(batch: Sequence[tuple[_QueuedLines, Sequence[Any]]]) -> None:
         else:
             with contextlib.suppress(InvalidStateError):
                 batch[0][0].future.set_exception(error)
-    else:
-        for job, items in batch:
-            job.add([next(results) for _ in items])

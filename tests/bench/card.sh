@@ -24,7 +24,7 @@ step() {
 }
 
 if [ "$part" = check ]; then
-    sizes=(--size paper,small,gnmt --batches 80,640)
+    sizes=(--size paper,small,gnmt,transformer-tiny --batches 80,640)
     [ "$device" = cuda ] || sizes=()
     # Interrupted after 300 seconds, pytest still reports what has failed until then.
     mapfile -t marked < <(grep -rl --include='test_*.py' '[.]mark[.]gpu' tests)

@@ -1,5 +1,6 @@
 """A server of nmtalign in a thread of the test, and a client that asks it over a real connection."""
 
+import asyncio
 import contextlib
 import json
 import math
@@ -10,7 +11,7 @@ from urllib.parse import urlencode, urlsplit
 
 from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.files import is_aligner
-from nmtalign.serving.application import bind, make_application, make_server, url_of
+from nmtalign.serving.application import answer, bind, make_application, make_server, url_of
 from nmtalign.serving.served_models import ServedModels
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig
 from nmtalign.translating.translator import Translator
@@ -78,7 +79,7 @@ def serving(*folders, translators=(), notes=None, **settings):
     with bind(config) as bound:
         note, models = (notes if notes is not None else []).append, ServedModels(loaded, AlignConfig(), aligners)
         server = make_server(make_application(models, config, note), config)
-        thread = threading.Thread(target=server.run, args=([bound],))
+        thread = threading.Thread(target=lambda: asyncio.run(answer(server, bound, note)))
         thread.start()
         try:
             yield Client(url_of(bound))

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 import json
+import os
 import socket
 import threading
 import time
@@ -774,6 +776,22 @@ def test_an_error_inside_is_reported_without_details(english, monkeypatch):
     assert (status, found) == (500, {"error": "an error inside the server, which reports it"})
     assert len(notes) == 1
     assert notes[0].startswith("POST /translate: RuntimeError: secret")
+
+
+def test_connections_beyond_the_limit_of_open_files_wait_and_are_reported_once(english, monkeypatch):
+    accept, refused = socket.socket.accept, iter(range(3))
+
+    def accept_later(listening):
+        if next(refused, None) is not None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return accept(listening)
+
+    monkeypatch.setattr(socket.socket, "accept", accept_later)
+    notes: list[str] = []
+    with serving(english, notes=notes) as client:
+        assert client.ask("health")[0] == 200
+    assert len(notes) == 1
+    assert "Too many open files" in notes[0]
 
 
 def test_a_body_that_is_not_http_is_no_error_inside(english):
