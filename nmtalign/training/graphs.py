@@ -32,9 +32,12 @@ TOLERANCE = 1e-2  # relative distance between the results of a graph and those o
 def pad_to_bucket(batch: Batch, step: int) -> Batch:
     """The batch padded to its bucket: a multiple of `step` rows, and lengths that are multiples of LENGTHS.
 
-    A row of padding has one real source word, `</s>`, and no target word.
+    With CPU_ROWS fewer rows than that become a power of 2, because batches of very long pairs have few. A row of
+    padding has one real source word, `</s>`, and no target word.
     """
     (rows, source_length), target_length = batch.source.shape, batch.target.shape[1]
+    if step == CPU_ROWS:
+        step = min(step, 1 << (rows - 1).bit_length())
     more, right, end = -rows % step, -source_length % LENGTHS, -target_length % LENGTHS
     if not (more or right or end):
         return batch

@@ -15,7 +15,7 @@ from helpers.recording import Again
 from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training import graphs
-from nmtalign.training.graphs import ROWS, GraphedLoss, pad_to_bucket
+from nmtalign.training.graphs import CPU_ROWS, ROWS, GraphedLoss, pad_to_bucket
 from nmtalign.training.updates import add_gradient
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")  # of the compiler of a GPU's kernels
@@ -65,7 +65,8 @@ LARGE = ([9, 3], [12, 2])
 
 def test_a_bucket_holds_its_batch():
     batch = batch_of(*SMALL)
-    assert pad_to_bucket(batch_of([7] * 17, [8] * 17), ROWS).target.shape == (32, 12)
+    for rows, step, padded in [(17, ROWS, 32), (1, ROWS, 16), (9, CPU_ROWS, 16), (5, CPU_ROWS, 8), (1, CPU_ROWS, 1)]:
+        assert pad_to_bucket(batch_of([7] * rows, [8] * rows), step).target.shape == (padded, 12)
     larger = pad_to_bucket(batch, 4)
     assert pad_to_bucket(larger, 4) is larger
     assert [tuple(tensor.shape) for tensor in larger.inputs()] == [(4, 8)] * 4
