@@ -307,6 +307,18 @@ def test_a_weight_that_is_changed_with_the_keyboard_changes_the_translation(brow
     assert text(browser, "#translation") == before
 
 
+@pytest.mark.parametrize("width", [360, 800])
+def test_each_word_has_one_line_and_each_weight_can_be_dragged_to_1(browser, live, width):
+    browser.size(width, 800)
+    browser.open(live)
+    change(browser, "#text", "the agricultural house")
+    browser.until("return document.querySelectorAll('#weights tbody tr').length === 4")
+    rows = browser.run("return [...document.querySelectorAll('#weights tbody tr')].map(e => e.offsetHeight)")
+    assert max(rows) - min(rows) <= 1
+    right = "return Math.max(...[...document.querySelectorAll(arguments[0])].map(e => e.getBoundingClientRect().right))"
+    assert browser.run(right, "#weights input") <= browser.run(right, ".scroll:has(#weights)")
+
+
 def test_a_word_is_forced_and_the_search_explains_itself(browser, live):
     browser.size(1280, 900)
     browser.open(live)
