@@ -88,7 +88,9 @@ def report(folder):
     texts = [NamedText("source", Span("x" * 300)), NamedText("a", (Span("word", "wrong", HOSTILE),))]
     blocks = [
         Heading("Scores"),
-        DataTable(("system", *(["n"] * 12), "BLEU"), [(row[0], *([row[1]] * 12), row[2]) for row in rows]),
+        DataTable(
+            ("system", *(["n"] * 12), "BLEU"), [(row[0], *([row[1]] * 12), row[2]) for row in rows], "word " * 99
+        ),
         Figure("", "A figure", svg),
         Figure("", "A heat map", svg.replace("</svg>", '<image href="data:," /></svg>')),
         SentenceTexts("Line 1", texts),
@@ -118,6 +120,8 @@ def test_pages_fit_ask_for_nothing_and_have_two_colour_schemes(browser, request,
     for fragment in ("", "#2", "#5"):
         browser.open(page, fragment, ready="document.readyState === 'complete'")
         assert browser.run("return document.documentElement.scrollWidth") == width
+    wide = "e => e.textContent && e.offsetWidth > e.closest('.scroll').clientWidth"
+    assert not browser.run(f"return [...document.querySelectorAll('caption')].some({wide})")
     assert browser.requests() == []
     assert browser.log() == []
     script = "return [document.title.includes('hit'), document.querySelector('img:not([alt])')]"
