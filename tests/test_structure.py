@@ -102,6 +102,13 @@ def test_imports_have_no_circles():
     TopologicalSorter(graph).prepare()  # raises CycleError
 
 
+def test_the_map_of_the_code_lists_all_packages_from_top_to_bottom():
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", (PACKAGE / "docs" / "code.md").read_text(), re.M)
+    names = re.findall(r"\w+", " ".join(rows))
+    assert {*names} == LEVEL.keys() - {"version", "__main__", "__init__"}
+    assert names == sorted(names, key=lambda name: -LEVEL[name])
+
+
 def test_top_level_holds_what_its_owner_fixed():
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split("\n")
     if not tracked[0]:

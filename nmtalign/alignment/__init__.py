@@ -1,1 +1,1 @@
-"""Alignments as data: forced decoding, HDF5 files, hard links, symmetrisation, error rates, pictures."""
+"""Alignments as data: forced decoding, HDF5 files, hard links, symmetrisation, error rates."""

@@ -55,7 +55,7 @@ class PrepConfig(Settings, section="prep"):
     vocabulary: Literal["auto", "word", "bpe", "unigram", "bytes", "none"] = common(
         "auto",
         "word (Moses), bpe or unigram (sentencepiece), bytes, or none: the text is tokenised; auto is word, but "
-        "unigram for Chinese, Japanese, Thai, Lao, Khmer and Burmese.",
+        "unigram for Chinese, Japanese, Thai, Lao, Khmer, Burmese and Tibetan.",
         of_vocabulary=True,
     )
     shortlist: str = common(

@@ -188,7 +188,7 @@ def capitalised(text: str, language: str) -> str:
 
 
 def has_no_spaces(language: str) -> bool:
-    """Whether a language is written without spaces between words: Chinese, Japanese, Thai, Lao, Khmer, Burmese."""
+    """Whether a language has no spaces between words: Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan."""
     return main_language(language) in _UNSPACED
 
 

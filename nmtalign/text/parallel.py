@@ -142,7 +142,7 @@ class ParallelText:
         if self._columns:
             wanted = [part.strip() for part in self._columns.split(",")]
             has_header = has_header or table or not all(map(str.isdecimal, wanted))
-            source, target = (_named(self.name, names, one) for one in wanted)
+            source, target = (_named(self.name, names, one, has_header) for one in wanted)
             if source == target:
                 raise UsageError(f"columns: {self._columns} is only column {source + 1} of {self.name}; give two")
         elif source is None or target is None:
@@ -195,10 +195,10 @@ def _place(names: Sequence[str], chosen: str, roles: frozenset[str]) -> int | No
     return found[0] if len(found) == 1 else None
 
 
-def _named(name: str, names: Sequence[str], wanted: str) -> int:
+def _named(name: str, names: Sequence[str], wanted: str, has_header: bool) -> int:
     """The place of a column with this name or number, from 0; raises UsageError if there is none."""
     bare = [one.strip().lower() for one in names]
-    if wanted.lower() in bare:
+    if has_header and wanted.lower() in bare:
         return bare.index(wanted.lower())
     if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
         return int(wanted) - 1

@@ -132,8 +132,9 @@ class Browser:
         return [line["message"] for line in self._ask("POST", "/se/log", {"type": "browser"})]
 
     def requests(self):
-        """Returns the addresses that were requested since the last call."""
+        """The addresses, not of files, that pages have requested since the last call."""
         lines = self._ask("POST", "/se/log", {"type": "performance"})
         events = [json.loads(line["message"])["message"] for line in lines]
         sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
-        return [event["request"]["url"] for event in sent]
+        urls = [event["request"]["url"] for event in sent]  # the browser's own first page begins with chrome:
+        return [url for url in urls if not url.startswith(("file:", "data:", "about:", "blob:", "chrome"))]
