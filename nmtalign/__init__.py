@@ -13,7 +13,7 @@ from nmtalign.version import __version__
 if TYPE_CHECKING:
     from nmtalign.alignment.alignment_file import AlignmentFile
     from nmtalign.alignment.links import AlignmentRecord
-    from nmtalign.alignment.symmetrization import symmetrize
+    from nmtalign.alignment.symmetrization import symmetrize, symmetrize_files
     from nmtalign.api import *
     from nmtalign.translating.requests import Request
     from nmtalign.translating.rescoring import score_pairs
@@ -57,6 +57,7 @@ _MODULES = {
     "Translator": "nmtalign.translating.translator",
     "score_pairs": "nmtalign.translating.rescoring",
     "symmetrize": "nmtalign.alignment.symmetrization",
+    "symmetrize_files": "nmtalign.alignment.symmetrization",
 }
 """The modules of the names that are not in nmtalign.api."""
 

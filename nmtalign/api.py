@@ -15,7 +15,6 @@ from nmtalign.settings.command_settings import (
     AerConfig,
     AlignConfig,
     ExportConfig,
-    HardSymmetrization,
     LinkConfig,
     PrepConfig,
     ScoreConfig,
@@ -23,7 +22,7 @@ from nmtalign.settings.command_settings import (
     TranslateConfig,
     ViewConfig,
 )
-from nmtalign.settings.definition import FilePair, Layer, check_keys, definitions, naming, resolve
+from nmtalign.settings.definition import FilePair, Layer, StrPath, check_keys, definitions, naming, resolve
 from nmtalign.settings.presets import AUTO, DEFAULT_PRESET
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from nmtalign.alignment.link_files import LinkComparison
     from nmtalign.alignment.linking import LinkProgress
     from nmtalign.alignment.links import AlignmentRecord
-    from nmtalign.alignment.symmetrization import BackwardOrder, DirectionCounts
     from nmtalign.data.corpus_writer import Summary
     from nmtalign.scoring.scoring_run import ScoreResult, Track
     from nmtalign.training.events import Finished, Listener
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from nmtalign.translating.rescoring import FileScores
     from nmtalign.translating.translator import Translator
 
-StrPath = str | Path
 T = TypeVar("T")
 
 
@@ -318,25 +315,6 @@ def align_files(
         loaded = load_models(_several(models), config)
         run = AlignmentRun(loaded, *texts, config, output=place, resume=resume, notify=notify, shard=block)
         return run.run(watch)
-
-
-def symmetrize_files(
-    forward: StrPath,
-    backward: StrPath,
-    output: "StrPath | TextIO",
-    method: HardSymmetrization = "grow-diag-final-and",
-    *,
-    backward_order: "BackwardOrder" = "target-source",
-) -> "DirectionCounts":
-    """Joins two texts of links, of the two directions of the same pairs, as `nmtalign symmetrize` does.
-
-    `output` is a file or an open stream. `backward_order` says which position the links of `backward` have first.
-    Raises UsageError for alignment files, InputError, naming file and line, if the lines do not fit.
-    """
-    from nmtalign.alignment.symmetrization import symmetrize_files as join_files
-
-    place = Path(output) if isinstance(output, str) else output
-    return join_files(Path(forward), Path(backward), place, method, backward_order)
 
 
 def aer(

@@ -421,6 +421,7 @@ def interval(name: str, text: str) -> tuple[Literal["updates", "seconds", "epoch
         raise SettingError("give updates (1000), a time (10m) or `epoch`", **{name: text}) from None
 
 
+StrPath = str | Path
 FilePair = tuple[Path, Path]  # (source, target)
 PathPair = tuple[Path, Path | None]  # the same, or (one file of both languages, None)
 
