@@ -12,6 +12,7 @@ from nmtalign.version import __version__
 # ruff: noqa: F403, F405
 if TYPE_CHECKING:
     from nmtalign.alignment.alignment_file import AlignmentFile
+    from nmtalign.alignment.link_files import aer
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.symmetrization import symmetrize, symmetrize_files
     from nmtalign.api import *
@@ -55,6 +56,7 @@ _MODULES = {
     "Request": "nmtalign.translating.requests",
     "Translation": "nmtalign.translating.translator",
     "Translator": "nmtalign.translating.translator",
+    "aer": "nmtalign.alignment.link_files",
     "score_pairs": "nmtalign.translating.rescoring",
     "symmetrize": "nmtalign.alignment.symmetrization",
     "symmetrize_files": "nmtalign.alignment.symmetrization",

@@ -5,14 +5,13 @@ All errors are subclasses of `nmtalign.NmtalignError`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import check_other, is_aligner
 from nmtalign.settings.command_settings import (
-    AerConfig,
     AlignConfig,
     ExportConfig,
     LinkConfig,
@@ -22,7 +21,7 @@ from nmtalign.settings.command_settings import (
     TranslateConfig,
     ViewConfig,
 )
-from nmtalign.settings.definition import FilePair, Layer, StrPath, check_keys, definitions, naming, resolve
+from nmtalign.settings.definition import Layer, StrPath, argument_layer, naming, resolve, resolved
 from nmtalign.settings.presets import AUTO, DEFAULT_PRESET
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
     from nmtalign.alignment.export_formats import TextFormat
-    from nmtalign.alignment.link_files import LinkComparison
     from nmtalign.alignment.linking import LinkProgress
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.data.corpus_writer import Summary
@@ -69,7 +67,7 @@ def prepare(
     Raises UsageError for a wrong setting, and if `folder` contains another corpus and `force` is not given. Raises
     InputError for a text that is missing, too short or not UTF-8.
     """
-    with _resolved("prepare", PrepConfig, config, settings) as config:
+    with resolved("prepare", PrepConfig, config, settings) as config:
         from nmtalign.data.prepare import prepare as prepare_corpus
 
         train_text, folder = _paths((source, target)), Path(folder)
@@ -105,7 +103,7 @@ def train(
     from nmtalign.training.budget import training_layers
     from nmtalign.training.events import Working
 
-    given = (_layer("train", settings, ModelConfig, TrainingConfig),)
+    given = (argument_layer("train", settings, ModelConfig, TrainingConfig),)
     layers = setting_layers or training_layers(preset, given, Path(data))
     with naming(*layers):
         _, config = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
@@ -163,7 +161,7 @@ def score(
     systems = hypotheses if isinstance(hypotheses, Mapping) else {"hypothesis": hypotheses}
     single = isinstance(references, str | Path) or all(isinstance(line, str | float | None) for line in references)
     several: Any = [references] if single else references
-    with _resolved("score", ScoreConfig, config, settings) as config:
+    with resolved("score", ScoreConfig, config, settings) as config:
         scored, references = {name: text(system) for name, system in systems.items()}, [text(each) for each in several]
         scores = {metric: [text(one) for one in given] for metric, given in (segment_scores or {}).items()}
         return run_scoring(scored, references, text(source), config, scores, text(model), translation, notify, progress)
@@ -186,7 +184,7 @@ def link(
     such as learn_from=500000; `config` replaces them. `show` is called with the progress, `notify` with warnings.
     Raises UsageError for a folder with other content, InputError for texts of unequal length.
     """
-    with _resolved("link", LinkConfig, config, settings) as config:
+    with resolved("link", LinkConfig, config, settings) as config:
         from nmtalign.alignment.linking import LinkRun
 
         run = LinkRun(Path(source), Path(target), Path(folder), config, show, notify)
@@ -239,7 +237,7 @@ def translate_files(
     for place in (output, saved):
         if isinstance(place, Path):
             check_other(place, [*paths, Path(given)] if given else paths)
-    with _resolved("translate_files", TranslateConfig, config, settings) as config:
+    with resolved("translate_files", TranslateConfig, config, settings) as config:
         run: FileTranslation | FileScores
         if config.markup is not None:
             from nmtalign.translating.documents import DocumentTranslation
@@ -276,7 +274,7 @@ def align(
     `nmtalign link`, whose aligner stays open for the next call. `settings` are those of section [align], such as
     reading="posterior". Raises UsageError for a model without attention and for an item that is not a pair.
     """
-    with _resolved("align", AlignConfig, config, settings) as config:
+    with resolved("align", AlignConfig, config, settings) as config:
         from nmtalign.alignment.aligning import align as align_with
         from nmtalign.alignment.aligning import load_models
         from nmtalign.text.lines import checked_pairs
@@ -304,7 +302,7 @@ def align_files(
     or to show the progress; `notify` is called with warnings. Raises UsageError for a model without attention,
     InputError for texts of unequal length, ResourceError if the disk is full.
     """
-    with _resolved("align_files", AlignConfig, config, settings) as config:
+    with resolved("align_files", AlignConfig, config, settings) as config:
         from nmtalign.alignment.aligning import AlignmentRun, load_models
         from nmtalign.text.lines import Shard
 
@@ -315,29 +313,6 @@ def align_files(
         loaded = load_models(_several(models), config)
         run = AlignmentRun(loaded, *texts, config, output=place, resume=resume, notify=notify, shard=block)
         return run.run(watch)
-
-
-def aer(
-    systems: Sequence[tuple[str, StrPath]],
-    gold: StrPath,
-    *,
-    source: StrPath | None = None,
-    target: StrPath | None = None,
-    others: Sequence[FilePair] = (),
-    config: AerConfig | None = None,
-    **settings: Any,
-) -> "LinkComparison":
-    """Compares files of links, (name, path) each, with gold links: AER, precision, recall and F1.
-
-    `source` and `target` are the texts, with words between spaces; without them, links that count other words than the
-    gold links are converted with two of `others`. `settings` are those of section [aer], such as links_base=1. Raises
-    InputError naming file and line, FormatError for a damaged alignment file.
-    """
-    with _resolved("aer", AerConfig, config, settings) as config:
-        from nmtalign.alignment.link_files import compare_links
-
-        texts = None if source is None else Path(source), None if target is None else Path(target)
-        return compare_links([(name, Path(path)) for name, path in systems], Path(gold), config, texts, others)
 
 
 def view(
@@ -365,7 +340,7 @@ def view(
     listed = [inputs] if isinstance(inputs, str | Path) else inputs
     files = [(one[0], Path(one[1])) if isinstance(one, tuple) else (Path(one).stem, Path(one)) for one in listed]
     path, links = (None if one is None else Path(one) for one in (output, gold))
-    with _resolved("view", ViewConfig, config, settings) as config:
+    with resolved("view", ViewConfig, config, settings) as config:
         if bool(models) != live:
             raise UsageError("the live page runs models: give both --live and --model")
         if live and (sentence != "" or gold):
@@ -391,7 +366,7 @@ def application(
     than localhost needs allowed_hosts="NAME". `notify` is called with one line for each error inside the server. Raises
     UsageError for a wrong setting, for two models of one direction, and if Starlette is missing.
     """
-    config = resolve(ServeConfig, _layer("application", settings, ServeConfig))
+    config = resolve(ServeConfig, argument_layer("application", settings, ServeConfig))
     _need_server()
     from nmtalign.serving.application import make_application
     from nmtalign.serving.served_models import ServedModels
@@ -417,7 +392,7 @@ def serve(
     setting, for two models of one direction, and if Starlette or uvicorn is missing, and ResourceError for a port that
     is taken.
     """
-    layer = _layer("serve", settings, ServeConfig, TranslateConfig)
+    layer = argument_layer("serve", settings, ServeConfig, TranslateConfig)
     config, translate = config or resolve(ServeConfig, layer), translate or resolve(TranslateConfig, layer)
     _need_server()
     from nmtalign.serving.application import run_server
@@ -444,7 +419,7 @@ def export(
     `average` its weights are the mean of those of `path` and of these models or files of weights. `settings` are those
     of section [export], as weights="int8". Raises UsageError for wrong settings or folders, FormatError for damage.
     """
-    with _resolved("export", ExportConfig, config, settings) as config:
+    with resolved("export", ExportConfig, config, settings) as config:
         if Path(path).is_dir() or format == "ctranslate2":
             from nmtalign.ctranslate2_model import write_ctranslate2
             from nmtalign.model_directory import export_model, write_copy
@@ -515,21 +490,3 @@ def _several(paths: StrPath | Sequence[StrPath]) -> tuple[Path, ...]:
     if not several:
         raise UsageError("an empty list of files or folders is given; give at least one")
     return several
-
-
-@contextmanager
-def _resolved(function: str, cls: type[T], config: T | None, settings: Mapping[str, Any]) -> Iterator[T]:
-    """Yields `config`, or else the settings of a function, whose errors then name them; raises UsageError."""
-    if config is not None:
-        yield config
-        return
-    layer = _layer(function, settings, cls)
-    with naming(layer):
-        yield resolve(cls, layer)
-
-
-def _layer(function: str, settings: Mapping[str, Any], *classes: type) -> Layer:
-    """The keyword arguments as a layer of settings; raises UsageError for an unknown one."""
-    known = [name for cls in classes for name, one in definitions(cls).items() if not one.internal]
-    check_keys(f"nmtalign.{function}", settings, known)
-    return f"nmtalign.{function}", settings
