@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.symmetrization import symmetrize, symmetrize_files
     from nmtalign.api import *
+    from nmtalign.data.prepare import prepare
     from nmtalign.translating.requests import Request
     from nmtalign.translating.rescoring import score_pairs
     from nmtalign.translating.translator import Translation, Translator
@@ -57,6 +58,7 @@ _MODULES = {
     "Translation": "nmtalign.translating.translator",
     "Translator": "nmtalign.translating.translator",
     "aer": "nmtalign.alignment.link_files",
+    "prepare": "nmtalign.data.prepare",
     "score_pairs": "nmtalign.translating.rescoring",
     "symmetrize": "nmtalign.alignment.symmetrization",
     "symmetrize_files": "nmtalign.alignment.symmetrization",

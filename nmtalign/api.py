@@ -15,7 +15,6 @@ from nmtalign.settings.command_settings import (
     AlignConfig,
     ExportConfig,
     LinkConfig,
-    PrepConfig,
     ScoreConfig,
     ServeConfig,
     TranslateConfig,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from nmtalign.alignment.export_formats import TextFormat
     from nmtalign.alignment.linking import LinkProgress
     from nmtalign.alignment.links import AlignmentRecord
-    from nmtalign.data.corpus_writer import Summary
     from nmtalign.scoring.scoring_run import ScoreResult, Track
     from nmtalign.training.events import Finished, Listener
     from nmtalign.translating.file_translation import FileTranslation
@@ -40,39 +38,6 @@ if TYPE_CHECKING:
     from nmtalign.translating.translator import Translator
 
 T = TypeVar("T")
-
-
-def prepare(
-    source: StrPath,
-    target: StrPath | None,
-    folder: StrPath,
-    *,
-    languages: tuple[str, str],
-    dev: StrPath | tuple[StrPath, StrPath | None] | None = None,
-    test: StrPath | tuple[StrPath, StrPath | None] | None = None,
-    force: bool = False,
-    progress: Callable[[int], None] = lambda pairs: None,
-    notify: Callable[[str], None] = lambda step: None,
-    config: PrepConfig | None = None,
-    **settings: Any,
-) -> "Summary":
-    """Prepares a corpus from parallel texts, as `nmtalign prep` does, and returns its counts.
-
-    `source` and `target` are files that are aligned line by line; without `target`, `source` is one TSV, TMX or Parquet
-    file with both languages, or the folder of a data set. `dev` and `test` are (source, target), or one such file.
-    Text files may be compressed. `languages` are the codes of the source and the target language, such as ("en", "fr").
-    `settings` are those of section [prep], such as shortlist="30000"; `config` replaces them. `progress` is called with
-    the number of pairs that were read, `notify` with the name of each step.
-
-    Raises UsageError for a wrong setting, and if `folder` contains another corpus and `force` is not given. Raises
-    InputError for a text that is missing, too short or not UTF-8.
-    """
-    with resolved("prepare", PrepConfig, config, settings) as config:
-        from nmtalign.data.prepare import prepare as prepare_corpus
-
-        train_text, folder = _paths((source, target)), Path(folder)
-        dev_text, test_text = (None if one is None else _paths(one) for one in (dev, test))
-        return prepare_corpus(train_text, folder, config, languages, dev_text, test_text, progress, notify, force)
 
 
 def train(
@@ -476,12 +441,6 @@ def _need_server() -> None:
         import uvicorn  # noqa: F401
     except ImportError:
         raise UsageError('a server needs Starlette and uvicorn: pip install "nmtalign[serve]"') from None
-
-
-def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path | None]:
-    """(source, target) as paths; the target is None for one file with both languages."""
-    source, target = (texts, None) if isinstance(texts, str | Path) else texts
-    return Path(source), None if target is None else Path(target)
 
 
 def _several(paths: StrPath | Sequence[StrPath]) -> tuple[Path, ...]:
