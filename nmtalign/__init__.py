@@ -13,6 +13,7 @@ from nmtalign.version import __version__
 if TYPE_CHECKING:
     from nmtalign.alignment.alignment_file import AlignmentFile
     from nmtalign.alignment.link_files import aer
+    from nmtalign.alignment.linking import link
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.symmetrization import symmetrize, symmetrize_files
     from nmtalign.api import *
@@ -58,6 +59,7 @@ _MODULES = {
     "Translation": "nmtalign.translating.translator",
     "Translator": "nmtalign.translating.translator",
     "aer": "nmtalign.alignment.link_files",
+    "link": "nmtalign.alignment.linking",
     "prepare": "nmtalign.data.prepare",
     "score_pairs": "nmtalign.translating.rescoring",
     "symmetrize": "nmtalign.alignment.symmetrization",

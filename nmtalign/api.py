@@ -14,7 +14,6 @@ from nmtalign.files import check_other, is_aligner
 from nmtalign.settings.command_settings import (
     AlignConfig,
     ExportConfig,
-    LinkConfig,
     ScoreConfig,
     ServeConfig,
     TranslateConfig,
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
     from nmtalign.alignment.export_formats import TextFormat
-    from nmtalign.alignment.linking import LinkProgress
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.scoring.scoring_run import ScoreResult, Track
     from nmtalign.training.events import Finished, Listener
@@ -130,31 +128,6 @@ def score(
         scored, references = {name: text(system) for name, system in systems.items()}, [text(each) for each in several]
         scores = {metric: [text(one) for one in given] for metric, given in (segment_scores or {}).items()}
         return run_scoring(scored, references, text(source), config, scores, text(model), translation, notify, progress)
-
-
-def link(
-    source: StrPath,
-    target: StrPath,
-    folder: StrPath = "aligner",
-    *,
-    show: "Callable[[LinkProgress], object]" = lambda progress: None,
-    notify: Callable[[str], object] = lambda message: None,
-    config: LinkConfig | None = None,
-    **settings: Any,
-) -> Path:
-    """Links the words of two texts, as `nmtalign link` does, and returns the file of the links.
-
-    Its lines are those of `nmtalign link --scores`. `folder` gets the aligner, with which `align` aligns other pairs,
-    and a translation table, lexicon.tsv; an interrupted call resumes there. `settings` are those of section [link],
-    such as learn_from=500000; `config` replaces them. `show` is called with the progress, `notify` with warnings.
-    Raises UsageError for a folder with other content, InputError for texts of unequal length.
-    """
-    with resolved("link", LinkConfig, config, settings) as config:
-        from nmtalign.alignment.linking import LinkRun
-
-        run = LinkRun(Path(source), Path(target), Path(folder), config, show, notify)
-        run.run()
-    return run.links
 
 
 def translate_files(
