@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nmtalign.alignment.symmetrization import symmetrize, symmetrize_files
     from nmtalign.api import *
     from nmtalign.data.prepare import prepare
+    from nmtalign.scoring.scoring_run import score
     from nmtalign.translating.requests import Request
     from nmtalign.translating.rescoring import score_pairs
     from nmtalign.translating.translator import Translation, Translator
@@ -61,6 +62,7 @@ _MODULES = {
     "aer": "nmtalign.alignment.link_files",
     "link": "nmtalign.alignment.linking",
     "prepare": "nmtalign.data.prepare",
+    "score": "nmtalign.scoring.scoring_run",
     "score_pairs": "nmtalign.translating.rescoring",
     "symmetrize": "nmtalign.alignment.symmetrization",
     "symmetrize_files": "nmtalign.alignment.symmetrization",

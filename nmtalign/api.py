@@ -1,5 +1,6 @@
-"""The functions of the Python interface: `import nmtalign` offers them, and loads PyTorch only when one needs it.
+"""The functions of the Python interface that join several parts of the package; the others are where their work is.
 
+`import nmtalign` offers all of them, and loads PyTorch only when one needs it.
 Settings are keyword arguments with the names, values and defaults of nmtalign.toml. nmtalign.toml itself is not read.
 All errors are subclasses of `nmtalign.NmtalignError`.
 """
@@ -7,18 +8,11 @@ All errors are subclasses of `nmtalign.NmtalignError`.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import check_other, is_aligner
-from nmtalign.settings.command_settings import (
-    AlignConfig,
-    ExportConfig,
-    ScoreConfig,
-    ServeConfig,
-    TranslateConfig,
-    ViewConfig,
-)
+from nmtalign.settings.command_settings import AlignConfig, ExportConfig, ServeConfig, TranslateConfig, ViewConfig
 from nmtalign.settings.definition import Layer, StrPath, argument_layer, naming, resolve, resolved
 from nmtalign.settings.presets import AUTO, DEFAULT_PRESET
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
@@ -29,13 +23,10 @@ if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
     from nmtalign.alignment.export_formats import TextFormat
     from nmtalign.alignment.links import AlignmentRecord
-    from nmtalign.scoring.scoring_run import ScoreResult, Track
     from nmtalign.training.events import Finished, Listener
     from nmtalign.translating.file_translation import FileTranslation
     from nmtalign.translating.rescoring import FileScores
     from nmtalign.translating.translator import Translator
-
-T = TypeVar("T")
 
 
 def train(
@@ -90,44 +81,6 @@ def train(
                 finished = trainer.run()
             world.close()
     return finished
-
-
-def score(
-    hypotheses: StrPath | Sequence[str] | Mapping[str, StrPath | Sequence[str]],
-    references: StrPath | Sequence[str] | Sequence[Path | Sequence[str]],
-    source: StrPath | Sequence[str] | None = None,
-    *,
-    model: StrPath | None = None,
-    segment_scores: Mapping[str, Sequence[StrPath | Sequence[float]]] | None = None,
-    translation: TranslateConfig | None = None,
-    config: ScoreConfig | None = None,
-    notify: Callable[[str], None] = lambda message: None,
-    progress: "Track" = lambda doing, lines: nullcontext(),
-    **settings: Any,
-) -> "ScoreResult":
-    """Scores one system, or several (a mapping from names to systems), against one or more references.
-
-    A text is the path of a file or a sequence of lines; several references are a list of paths or of such sequences,
-    where a path is a `Path`. A system may also be the path of a model directory: the model translates `source`, with
-    the settings `translation`. `settings` are those of section [score]: `metrics="bleu,chrf"`, `by_length=True`.
-    `segment_scores` has, for each metric that another program computed, one file or one sequence of numbers per system.
-    `model` is a model directory or a prepared corpus whose words are known (else those of the models that translate).
-    `notify` gets warnings, `progress` is called with (what is done, number of lines) and returns a context whose
-    function gets the number of lines done. Raises UsageError for settings that do not go together, InputError if there
-    is nothing to score or the numbers of lines differ.
-    """
-    from nmtalign.scoring.scoring_run import run_scoring
-
-    def text(given: Any) -> Any:
-        return Path(given) if isinstance(given, str) else given
-
-    systems = hypotheses if isinstance(hypotheses, Mapping) else {"hypothesis": hypotheses}
-    single = isinstance(references, str | Path) or all(isinstance(line, str | float | None) for line in references)
-    several: Any = [references] if single else references
-    with resolved("score", ScoreConfig, config, settings) as config:
-        scored, references = {name: text(system) for name, system in systems.items()}, [text(each) for each in several]
-        scores = {metric: [text(one) for one in given] for metric, given in (segment_scores or {}).items()}
-        return run_scoring(scored, references, text(source), config, scores, text(model), translation, notify, progress)
 
 
 def translate_files(
