@@ -286,10 +286,30 @@ def serve(
     layer = argument_layer("serve", settings, ServeConfig, TranslateConfig)
     config, translate = config or resolve(ServeConfig, layer), translate or resolve(TranslateConfig, layer)
     _need_server()
-    from nmtalign.serving.application import run_server
+    import asyncio
 
+    from nmtalign.alignment.word_aligner import load_aligner
+    from nmtalign.serving.application import answer, bind, make_application, make_server, url_of
+    from nmtalign.serving.served_models import ServedModels
+    from nmtalign.translating.translator import Translator, load_models
+
+    folders = _several(models)
+    translating = [folder for folder in folders if not is_aligner(folder)]
     with naming(layer) if settings else nullcontext():
-        run_server(_several(models), config, translate, align or AlignConfig(), notify, ready)
+        if (translate.lexicon or translate.glossary or translate.aligner) and len(translating) > 1:
+            raise UsageError("a lexicon, glossary or aligner is for one direction: serve only one model with it")
+        with bind(config) as bound:  # before the models are loaded, which takes seconds; requests wait meanwhile
+            aligners = [load_aligner(folder) for folder in folders if folder not in translating]
+            translators = [Translator(model, translate) for model in load_models(translating, translate)]
+            served = ServedModels(translators, align or AlignConfig(), aligners)
+            for notice in translators[0].notices() if translators else ():
+                notify(notice)
+            host = str(bound.getsockname()[0])
+            server = make_server(make_application(served, config, notify, host), config)
+            ready(url_of(bound), ", ".join(served.directions()))
+            if not (host.startswith("127.") or host == "::1"):
+                notify("other machines can reach this server, and it has no password")
+            asyncio.run(answer(server, bound, notify))
 
 
 def export(
