@@ -12,9 +12,13 @@ from nmtalign.version import __version__
 # ruff: noqa: F403, F405
 if TYPE_CHECKING:
     from nmtalign.alignment.alignment_file import AlignmentFile
+    from nmtalign.alignment.link_files import aer
+    from nmtalign.alignment.linking import link
     from nmtalign.alignment.links import AlignmentRecord
-    from nmtalign.alignment.symmetrization import symmetrize
+    from nmtalign.alignment.symmetrization import symmetrize, symmetrize_files
     from nmtalign.api import *
+    from nmtalign.data.prepare import prepare
+    from nmtalign.scoring.scoring_run import score
     from nmtalign.translating.requests import Request
     from nmtalign.translating.rescoring import score_pairs
     from nmtalign.translating.translator import Translation, Translator
@@ -55,8 +59,13 @@ _MODULES = {
     "Request": "nmtalign.translating.requests",
     "Translation": "nmtalign.translating.translator",
     "Translator": "nmtalign.translating.translator",
+    "aer": "nmtalign.alignment.link_files",
+    "link": "nmtalign.alignment.linking",
+    "prepare": "nmtalign.data.prepare",
+    "score": "nmtalign.scoring.scoring_run",
     "score_pairs": "nmtalign.translating.rescoring",
     "symmetrize": "nmtalign.alignment.symmetrization",
+    "symmetrize_files": "nmtalign.alignment.symmetrization",
 }
 """The modules of the names that are not in nmtalign.api."""
 

@@ -1,29 +1,19 @@
-"""The functions of the Python interface: `import nmtalign` offers them, and loads PyTorch only when one needs it.
+"""The functions of the Python interface that join several parts of the package; the others are where their work is.
 
+`import nmtalign` offers all of them, and loads PyTorch only when one needs it.
 Settings are keyword arguments with the names, values and defaults of nmtalign.toml. nmtalign.toml itself is not read.
 All errors are subclasses of `nmtalign.NmtalignError`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import check_other, is_aligner
-from nmtalign.settings.command_settings import (
-    AerConfig,
-    AlignConfig,
-    ExportConfig,
-    HardSymmetrization,
-    LinkConfig,
-    PrepConfig,
-    ScoreConfig,
-    ServeConfig,
-    TranslateConfig,
-    ViewConfig,
-)
-from nmtalign.settings.definition import FilePair, Layer, check_keys, definitions, naming, resolve
+from nmtalign.settings.command_settings import AlignConfig, ExportConfig, ServeConfig, TranslateConfig, ViewConfig
+from nmtalign.settings.definition import Layer, StrPath, argument_layer, naming, resolve, resolved
 from nmtalign.settings.presets import AUTO, DEFAULT_PRESET
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
@@ -32,52 +22,11 @@ if TYPE_CHECKING:
 
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
     from nmtalign.alignment.export_formats import TextFormat
-    from nmtalign.alignment.link_files import LinkComparison
-    from nmtalign.alignment.linking import LinkProgress
     from nmtalign.alignment.links import AlignmentRecord
-    from nmtalign.alignment.symmetrization import BackwardOrder, DirectionCounts
-    from nmtalign.data.corpus_writer import Summary
-    from nmtalign.scoring.scoring_run import ScoreResult, Track
     from nmtalign.training.events import Finished, Listener
     from nmtalign.translating.file_translation import FileTranslation
     from nmtalign.translating.rescoring import FileScores
     from nmtalign.translating.translator import Translator
-
-StrPath = str | Path
-T = TypeVar("T")
-
-
-def prepare(
-    source: StrPath,
-    target: StrPath | None,
-    folder: StrPath,
-    *,
-    languages: tuple[str, str],
-    dev: StrPath | tuple[StrPath, StrPath | None] | None = None,
-    test: StrPath | tuple[StrPath, StrPath | None] | None = None,
-    force: bool = False,
-    progress: Callable[[int], None] = lambda pairs: None,
-    notify: Callable[[str], None] = lambda step: None,
-    config: PrepConfig | None = None,
-    **settings: Any,
-) -> "Summary":
-    """Prepares a corpus from parallel texts, as `nmtalign prep` does, and returns its counts.
-
-    `source` and `target` are files that are aligned line by line; without `target`, `source` is one TSV, TMX or Parquet
-    file with both languages, or the folder of a data set. `dev` and `test` are (source, target), or one such file.
-    Text files may be compressed. `languages` are the codes of the source and the target language, such as ("en", "fr").
-    `settings` are those of section [prep], such as shortlist="30000"; `config` replaces them. `progress` is called with
-    the number of pairs that were read, `notify` with the name of each step.
-
-    Raises UsageError for a wrong setting, and if `folder` contains another corpus and `force` is not given. Raises
-    InputError for a text that is missing, too short or not UTF-8.
-    """
-    with _resolved("prepare", PrepConfig, config, settings) as config:
-        from nmtalign.data.prepare import prepare as prepare_corpus
-
-        train_text, folder = _paths((source, target)), Path(folder)
-        dev_text, test_text = (None if one is None else _paths(one) for one in (dev, test))
-        return prepare_corpus(train_text, folder, config, languages, dev_text, test_text, progress, notify, force)
 
 
 def train(
@@ -108,7 +57,7 @@ def train(
     from nmtalign.training.budget import training_layers
     from nmtalign.training.events import Working
 
-    given = (_layer("train", settings, ModelConfig, TrainingConfig),)
+    given = (argument_layer("train", settings, ModelConfig, TrainingConfig),)
     layers = setting_layers or training_layers(preset, given, Path(data))
     with naming(*layers):
         _, config = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
@@ -132,69 +81,6 @@ def train(
                 finished = trainer.run()
             world.close()
     return finished
-
-
-def score(
-    hypotheses: StrPath | Sequence[str] | Mapping[str, StrPath | Sequence[str]],
-    references: StrPath | Sequence[str] | Sequence[Path | Sequence[str]],
-    source: StrPath | Sequence[str] | None = None,
-    *,
-    model: StrPath | None = None,
-    segment_scores: Mapping[str, Sequence[StrPath | Sequence[float]]] | None = None,
-    translation: TranslateConfig | None = None,
-    config: ScoreConfig | None = None,
-    notify: Callable[[str], None] = lambda message: None,
-    progress: "Track" = lambda doing, lines: nullcontext(),
-    **settings: Any,
-) -> "ScoreResult":
-    """Scores one system, or several (a mapping from names to systems), against one or more references.
-
-    A text is the path of a file or a sequence of lines; several references are a list of paths or of such sequences,
-    where a path is a `Path`. A system may also be the path of a model directory: the model translates `source`, with
-    the settings `translation`. `settings` are those of section [score]: `metrics="bleu,chrf"`, `by_length=True`.
-    `segment_scores` has, for each metric that another program computed, one file or one sequence of numbers per system.
-    `model` is a model directory or a prepared corpus whose words are known (else those of the models that translate).
-    `notify` gets warnings, `progress` is called with (what is done, number of lines) and returns a context whose
-    function gets the number of lines done. Raises UsageError for settings that do not go together, InputError if there
-    is nothing to score or the numbers of lines differ.
-    """
-    from nmtalign.scoring.scoring_run import run_scoring
-
-    def text(given: Any) -> Any:
-        return Path(given) if isinstance(given, str) else given
-
-    systems = hypotheses if isinstance(hypotheses, Mapping) else {"hypothesis": hypotheses}
-    single = isinstance(references, str | Path) or all(isinstance(line, str | float | None) for line in references)
-    several: Any = [references] if single else references
-    with _resolved("score", ScoreConfig, config, settings) as config:
-        scored, references = {name: text(system) for name, system in systems.items()}, [text(each) for each in several]
-        scores = {metric: [text(one) for one in given] for metric, given in (segment_scores or {}).items()}
-        return run_scoring(scored, references, text(source), config, scores, text(model), translation, notify, progress)
-
-
-def link(
-    source: StrPath,
-    target: StrPath,
-    folder: StrPath = "aligner",
-    *,
-    show: "Callable[[LinkProgress], object]" = lambda progress: None,
-    notify: Callable[[str], object] = lambda message: None,
-    config: LinkConfig | None = None,
-    **settings: Any,
-) -> Path:
-    """Links the words of two texts, as `nmtalign link` does, and returns the file of the links.
-
-    Its lines are those of `nmtalign link --scores`. `folder` gets the aligner, with which `align` aligns other pairs,
-    and a translation table, lexicon.tsv; an interrupted call resumes there. `settings` are those of section [link],
-    such as learn_from=500000; `config` replaces them. `show` is called with the progress, `notify` with warnings.
-    Raises UsageError for a folder with other content, InputError for texts of unequal length.
-    """
-    with _resolved("link", LinkConfig, config, settings) as config:
-        from nmtalign.alignment.linking import LinkRun
-
-        run = LinkRun(Path(source), Path(target), Path(folder), config, show, notify)
-        run.run()
-    return run.links
 
 
 def translate_files(
@@ -242,7 +128,7 @@ def translate_files(
     for place in (output, saved):
         if isinstance(place, Path):
             check_other(place, [*paths, Path(given)] if given else paths)
-    with _resolved("translate_files", TranslateConfig, config, settings) as config:
+    with resolved("translate_files", TranslateConfig, config, settings) as config:
         run: FileTranslation | FileScores
         if config.markup is not None:
             from nmtalign.translating.documents import DocumentTranslation
@@ -279,7 +165,7 @@ def align(
     `nmtalign link`, whose aligner stays open for the next call. `settings` are those of section [align], such as
     reading="posterior". Raises UsageError for a model without attention and for an item that is not a pair.
     """
-    with _resolved("align", AlignConfig, config, settings) as config:
+    with resolved("align", AlignConfig, config, settings) as config:
         from nmtalign.alignment.aligning import align as align_with
         from nmtalign.alignment.aligning import load_models
         from nmtalign.text.lines import checked_pairs
@@ -307,7 +193,7 @@ def align_files(
     or to show the progress; `notify` is called with warnings. Raises UsageError for a model without attention,
     InputError for texts of unequal length, ResourceError if the disk is full.
     """
-    with _resolved("align_files", AlignConfig, config, settings) as config:
+    with resolved("align_files", AlignConfig, config, settings) as config:
         from nmtalign.alignment.aligning import AlignmentRun, load_models
         from nmtalign.text.lines import Shard
 
@@ -318,48 +204,6 @@ def align_files(
         loaded = load_models(_several(models), config)
         run = AlignmentRun(loaded, *texts, config, output=place, resume=resume, notify=notify, shard=block)
         return run.run(watch)
-
-
-def symmetrize_files(
-    forward: StrPath,
-    backward: StrPath,
-    output: "StrPath | TextIO",
-    method: HardSymmetrization = "grow-diag-final-and",
-    *,
-    backward_order: "BackwardOrder" = "target-source",
-) -> "DirectionCounts":
-    """Joins two texts of links, of the two directions of the same pairs, as `nmtalign symmetrize` does.
-
-    `output` is a file or an open stream. `backward_order` says which position the links of `backward` have first.
-    Raises UsageError for alignment files, InputError, naming file and line, if the lines do not fit.
-    """
-    from nmtalign.alignment.symmetrization import symmetrize_files as join_files
-
-    place = Path(output) if isinstance(output, str) else output
-    return join_files(Path(forward), Path(backward), place, method, backward_order)
-
-
-def aer(
-    systems: Sequence[tuple[str, StrPath]],
-    gold: StrPath,
-    *,
-    source: StrPath | None = None,
-    target: StrPath | None = None,
-    others: Sequence[FilePair] = (),
-    config: AerConfig | None = None,
-    **settings: Any,
-) -> "LinkComparison":
-    """Compares files of links, (name, path) each, with gold links: AER, precision, recall and F1.
-
-    `source` and `target` are the texts, with words between spaces; without them, links that count other words than the
-    gold links are converted with two of `others`. `settings` are those of section [aer], such as links_base=1. Raises
-    InputError naming file and line, FormatError for a damaged alignment file.
-    """
-    with _resolved("aer", AerConfig, config, settings) as config:
-        from nmtalign.alignment.link_files import compare_links
-
-        texts = None if source is None else Path(source), None if target is None else Path(target)
-        return compare_links([(name, Path(path)) for name, path in systems], Path(gold), config, texts, others)
 
 
 def view(
@@ -387,7 +231,7 @@ def view(
     listed = [inputs] if isinstance(inputs, str | Path) else inputs
     files = [(one[0], Path(one[1])) if isinstance(one, tuple) else (Path(one).stem, Path(one)) for one in listed]
     path, links = (None if one is None else Path(one) for one in (output, gold))
-    with _resolved("view", ViewConfig, config, settings) as config:
+    with resolved("view", ViewConfig, config, settings) as config:
         if bool(models) != live:
             raise UsageError("the live page runs models: give both --live and --model")
         if live and (sentence != "" or gold):
@@ -413,7 +257,7 @@ def application(
     than localhost needs allowed_hosts="NAME". `notify` is called with one line for each error inside the server. Raises
     UsageError for a wrong setting, for two models of one direction, and if Starlette is missing.
     """
-    config = resolve(ServeConfig, _layer("application", settings, ServeConfig))
+    config = resolve(ServeConfig, argument_layer("application", settings, ServeConfig))
     _need_server()
     from nmtalign.serving.application import make_application
     from nmtalign.serving.served_models import ServedModels
@@ -439,13 +283,33 @@ def serve(
     setting, for two models of one direction, and if Starlette or uvicorn is missing, and ResourceError for a port that
     is taken.
     """
-    layer = _layer("serve", settings, ServeConfig, TranslateConfig)
+    layer = argument_layer("serve", settings, ServeConfig, TranslateConfig)
     config, translate = config or resolve(ServeConfig, layer), translate or resolve(TranslateConfig, layer)
     _need_server()
-    from nmtalign.serving.application import run_server
+    import asyncio
 
+    from nmtalign.alignment.word_aligner import load_aligner
+    from nmtalign.serving.application import answer, bind, make_application, make_server, url_of
+    from nmtalign.serving.served_models import ServedModels
+    from nmtalign.translating.translator import Translator, load_models
+
+    folders = _several(models)
+    translating = [folder for folder in folders if not is_aligner(folder)]
     with naming(layer) if settings else nullcontext():
-        run_server(_several(models), config, translate, align or AlignConfig(), notify, ready)
+        if (translate.lexicon or translate.glossary or translate.aligner) and len(translating) > 1:
+            raise UsageError("a lexicon, glossary or aligner is for one direction: serve only one model with it")
+        with bind(config) as bound:  # before the models are loaded, which takes seconds; requests wait meanwhile
+            aligners = [load_aligner(folder) for folder in folders if folder not in translating]
+            translators = [Translator(model, translate) for model in load_models(translating, translate)]
+            served = ServedModels(translators, align or AlignConfig(), aligners)
+            for notice in translators[0].notices() if translators else ():
+                notify(notice)
+            host = str(bound.getsockname()[0])
+            server = make_server(make_application(served, config, notify, host), config)
+            ready(url_of(bound), ", ".join(served.directions()))
+            if not (host.startswith("127.") or host == "::1"):
+                notify("other machines can reach this server, and it has no password")
+            asyncio.run(answer(server, bound, notify))
 
 
 def export(
@@ -466,7 +330,7 @@ def export(
     `average` its weights are the mean of those of `path` and of these models or files of weights. `settings` are those
     of section [export], as weights="int8". Raises UsageError for wrong settings or folders, FormatError for damage.
     """
-    with _resolved("export", ExportConfig, config, settings) as config:
+    with resolved("export", ExportConfig, config, settings) as config:
         if Path(path).is_dir() or format == "ctranslate2":
             from nmtalign.ctranslate2_model import write_ctranslate2
             from nmtalign.model_directory import export_model, write_copy
@@ -525,33 +389,9 @@ def _need_server() -> None:
         raise UsageError('a server needs Starlette and uvicorn: pip install "nmtalign[serve]"') from None
 
 
-def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path | None]:
-    """(source, target) as paths; the target is None for one file with both languages."""
-    source, target = (texts, None) if isinstance(texts, str | Path) else texts
-    return Path(source), None if target is None else Path(target)
-
-
 def _several(paths: StrPath | Sequence[StrPath]) -> tuple[Path, ...]:
     """One path or several as paths; raises UsageError for none."""
     several = (Path(paths),) if isinstance(paths, str | Path) else tuple(map(Path, paths))
     if not several:
         raise UsageError("an empty list of files or folders is given; give at least one")
     return several
-
-
-@contextmanager
-def _resolved(function: str, cls: type[T], config: T | None, settings: Mapping[str, Any]) -> Iterator[T]:
-    """Yields `config`, or else the settings of a function, whose errors then name them; raises UsageError."""
-    if config is not None:
-        yield config
-        return
-    layer = _layer(function, settings, cls)
-    with naming(layer):
-        yield resolve(cls, layer)
-
-
-def _layer(function: str, settings: Mapping[str, Any], *classes: type) -> Layer:
-    """The keyword arguments as a layer of settings; raises UsageError for an unknown one."""
-    known = [name for cls in classes for name, one in definitions(cls).items() if not one.internal]
-    check_keys(f"nmtalign.{function}", settings, known)
-    return f"nmtalign.{function}", settings

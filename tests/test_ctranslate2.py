@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 from helpers.command_line import environment_with_nmtalign, run_nmtalign
+from helpers.parallel_texts import prepare
 from helpers.random_models import ENGLISH, FRENCH
 from helpers.trainings import CONFIG, train
 
 from nmtalign import Translator, export
 from nmtalign.core.model import make_batch
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.prepare import prepare
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import load_model
 from nmtalign.sample.sample_corpus import write_sample

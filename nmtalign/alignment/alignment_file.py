@@ -285,10 +285,6 @@ def _known(datasets: dict[str, Any]) -> dict[str, Any]:
     return {name: datasets[name] for name in DATASETS}
 
 
-# Records of the journal: their sizes (records, offsets), such as the cells of each, and the values of the datasets.
-_Block = tuple[Array, Mapping[str, Array]]
-
-
 class AlignmentWriter:
     """Writes records: `with AlignmentWriter(path, {"model_hash": ...}) as writer: writer.add(record)`.
 
@@ -327,7 +323,8 @@ class AlignmentWriter:
         self.records = self.sentences = 0  # so far
         self._before = 0, -1  # the sentence and the rank of the last record
         self._committed = 0  # sentences in the journal
-        self._waiting: list[tuple[tuple[int, ...], dict[str, Any]]] = []  # sizes and values of each record
+        # The values of each record by dataset; for an offset, by how much it rises, such as the cells of the record.
+        self._waiting: list[dict[str, Any]] = []
         self._cells = 0  # of the waiting records
 
     def __enter__(self) -> Self:
@@ -409,7 +406,7 @@ class AlignmentWriter:
             "rank": [rank],
         }
         sizes = stored.size, len(links), len(texts[0]), len(texts[1]), columns - 1, rows - 1
-        self._waiting.append((sizes, values))
+        self._waiting.append(values | {name: [size] for name, size in zip(OFFSETS, sizes, strict=True)})
         self._cells += stored.size
         self.records += 1
         self.sentences += rank == 0
@@ -437,7 +434,7 @@ class AlignmentWriter:
                 if not end:
                     check_same(self.partial, dict(parse_json(payload)), self._settings)
                 else:
-                    values = self._unpacked(payload)[1]
+                    values = self._unpacked(payload)
                     sentences = self.sentences + int((values["rank"] == 0).sum())
                     if self._at_most is not None and sentences > self._at_most:
                         break
@@ -475,24 +472,22 @@ class AlignmentWriter:
         """Adds the waiting records, complete sentences, to the journal."""
         if not self._waiting:
             return
-        sizes = np.array([sizes for sizes, _ in self._waiting], "<i8")
-        values = {
-            name: np.concatenate([values[name] for _, values in self._waiting]).astype(self._types[name])
-            for name in self._waiting[0][1]
-        }
-        self._append(b"".join([struct.pack("<Q", len(sizes)), sizes.data, *(own.data for own in values.values())]))
+        values = {name: np.concatenate([one[name] for one in self._waiting]) for name in DATASETS}
+        sizes = np.stack([values.pop(name) for name in OFFSETS], 1).astype("<i8")
+        parts = [own.astype(self._types[name]).data for name, own in values.items()]
+        self._append(b"".join([struct.pack("<Q", len(sizes)), sizes.data, *parts]))
         self._committed = self.sentences
         self._waiting, self._cells = [], 0
 
-    def _unpacked(self, payload: bytes) -> _Block:
-        """Returns the records of a block; raises ValueError if it does not have the values that its sizes need."""
+    def _unpacked(self, payload: bytes) -> dict[str, Array]:
+        """Returns the values of a block by dataset; raises ValueError if they are not those that its sizes need."""
         records = int(np.frombuffer(payload, "<u8", 1)[0])
         sizes = np.frombuffer(payload, "<i8", records * len(OFFSETS), 8).reshape(records, len(OFFSETS))
         place = 8 + sizes.nbytes
         if not records or (sizes < 0).any():
             raise ValueError("a block without records")
         lengths = _lengths(records, dict(zip(OFFSETS, map(int, sizes.sum(0, dtype=object)), strict=True)))
-        values = {}
+        values: dict[str, Array] = dict(zip(OFFSETS, sizes.T, strict=True))
         for name in DATASETS:
             if name not in OFFSETS:
                 shape = (lengths[name], *_VALUE_SHAPES[name])
@@ -500,7 +495,7 @@ class AlignmentWriter:
                 place += values[name].nbytes
         if place != len(payload):
             raise ValueError(f"a block of {len(payload):,} bytes, and its records need {place:,}")
-        return sizes, values
+        return values
 
     def _build(self) -> None:
         """Writes the HDF5 file of the journal. If the disk refuses, there is no new file, and the journal stays."""
@@ -514,18 +509,18 @@ class AlignmentWriter:
                 first, most, chunks = ((size, *_VALUE_SHAPES[name]) for size in (0, None, chunk))
                 kind = self._types[name]
                 datasets[name] = file.create_dataset(name, first, kind, maxshape=most, chunks=chunks, **packed)
-            totals, records = np.zeros((1, len(OFFSETS)), np.int64), 0
-            for name in OFFSETS:
-                _extend(datasets[name], totals[0, :1])
+            totals = dict.fromkeys(OFFSETS, np.zeros(1, np.int64))
+            for name, start in totals.items():
+                _extend(datasets[name], start)
             payloads = islice(self._payloads(), 1, None)  # without the settings
             found = (self._unpacked(payload) for payload, _ in payloads)
-            for group in blocks(((block, len(block[1]["weights"])) for block in found), _CELLS):
-                ends = totals + np.concatenate([sizes for sizes, _ in group]).cumsum(0)
-                totals, records = ends[-1:], records + len(ends)
-                for place, name in enumerate(OFFSETS):
-                    _extend(datasets[name], ends[:, place])
-                for name in group[0][1]:
-                    _extend(datasets[name], np.concatenate([values[name] for _, values in group]))
+            for group in blocks(((block, len(block["weights"])) for block in found), _CELLS):
+                for name in group[0]:
+                    values = np.concatenate([block[name] for block in group])
+                    if name in totals:
+                        totals[name] = values = totals[name][-1] + values.cumsum()
+                    _extend(datasets[name], values)
+            records = len(datasets["rank"])
             if records != self.records:
                 raise ValueError(f"{records} complete records, and {self.records} were written")
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from operator import add
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from nmtalign.alignment.alignment_file import AlignmentFile, method_of
 from nmtalign.alignment.links import Link
 from nmtalign.errors import InputError, UsageError
 from nmtalign.hdf5 import is_hdf5
 from nmtalign.settings.command_settings import AerConfig
-from nmtalign.settings.definition import FilePair
+from nmtalign.settings.definition import FilePair, StrPath, argument_layer, resolve
 from nmtalign.text import link_counting as counting
 from nmtalign.text.languages import is_unspaced, suffix_language
 from nmtalign.text.lines import STDIN, check_counts, counted, read_lines, shown
@@ -357,29 +357,35 @@ class LinkComparison:
     notes: Sequence[str]
 
 
-def compare_links(
-    links: Sequence[tuple[str, Path]],
-    gold: Path,
-    config: AerConfig,
-    texts: tuple[Path | None, Path | None] = (None, None),
+def aer(
+    systems: Sequence[tuple[str, StrPath]],
+    gold: StrPath,
+    *,
+    source: StrPath | None = None,
+    target: StrPath | None = None,
     others: Sequence[FilePair] = (),
+    config: AerConfig | None = None,
+    **settings: Any,
 ) -> LinkComparison:
-    """Compares files of links, (name, path) each, with gold links, as `nmtalign.api.aer` does.
+    """Compares files of links, (name, path) each, with gold links: AER, precision, recall and F1.
 
     A file is text in Pharaoh's or NAACL's format, plain or compressed, `-` for stdin, or an alignment file. Where files
-    count the words between spaces and others tokens (`comparable`), the texts must be raw, or among `others`. Raises
-    InputError naming file and line, FormatError for a damaged alignment file.
+    count the words between spaces and others tokens (`comparable`), links are converted with the raw texts `source` and
+    `target`, or with two of `others`. `settings` are those of section [aer], such as links_base=1. Raises InputError
+    naming file and line, FormatError for a damaged alignment file.
     """
-    answers = read_links(gold, "gold", config.gold_base, config.reverse_gold)
-    files = [read_links(path, "links", config.links_base, config.reverse_links) for _, path in links]
+    config = config or resolve(AerConfig, argument_layer("aer", settings, AerConfig))
+    answers = read_links(Path(gold), "gold", config.gold_base, config.reverse_gold)
+    files = [read_links(Path(path), "links", config.links_base, config.reverse_links) for _, path in systems]
+    texts = None if source is None else Path(source), None if target is None else Path(target)
     (answers, *files), pairs, converted = comparable([answers, *files], texts, others)
     expected = [answers.pair(number) for number in range(pairs)]
-    systems, notes = [], [*converted, *_notes(answers, files, config, pairs)]
-    for (name, _), file in zip(links, files, strict=True):
-        systems.append(LinkEvaluation(name, _figures(file, expected), _signature(file, answers, expected)))
+    found, notes = [], [*converted, *_notes(answers, files, config, pairs)]
+    for (name, _), file in zip(systems, files, strict=True):
+        found.append(LinkEvaluation(name, _figures(file, expected), _signature(file, answers, expected)))
         if note := _turned_note(file, expected):
             notes.append(f"{note} (or {'leave out ' if answers.reverse else ''}{REVERSE['gold']})")
-    return LinkComparison(systems, expected, notes)
+    return LinkComparison(found, expected, notes)
 
 
 def _figures(file: LinkFile, gold: Sequence[GoldLinks]) -> LinkFigures:

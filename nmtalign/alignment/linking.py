@@ -30,7 +30,7 @@ from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import FormatError, InputError, ResourceError, UsageError
 from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
-from nmtalign.settings.definition import select, toml
+from nmtalign.settings.definition import StrPath, argument_layer, resolve, select, toml
 from nmtalign.text.languages import check_spaces, suffix_language
 from nmtalign.text.lines import counted, is_stream, read_pairs, shown
 from nmtalign.text.tokenizer import EOS, LEXICON, NO_WORD, UNK, SpacedWords
@@ -103,12 +103,35 @@ def count_cells(pairs: Iterable[Lines], tell: Callable[[], object]) -> tuple[int
     return number, cells
 
 
+def link(
+    source: StrPath,
+    target: StrPath,
+    folder: StrPath = "aligner",
+    *,
+    show: Callable[[LinkProgress], object] = lambda progress: None,
+    notify: Callable[[str], object] = lambda message: None,
+    config: LinkConfig | None = None,
+    **settings: Any,
+) -> Path:
+    """Links the words of two texts, as `nmtalign link` does, and returns the file of the links.
+
+    Its lines are those of `nmtalign link --scores`. `folder` gets the aligner, with which `align` aligns other pairs,
+    and a translation table, lexicon.tsv; an interrupted call resumes there. `settings` are those of section [link],
+    such as learn_from=500000; `config` replaces them. `show` is called with the progress, `notify` with warnings.
+    Raises UsageError for a folder with other content, InputError for texts of unequal length.
+    """
+    config = config or resolve(LinkConfig, argument_layer("link", settings, LinkConfig))
+    run = LinkRun(Path(source), Path(target), Path(folder), config, show, notify)
+    run.run()
+    return run.links
+
+
 class LinkRun:
     """Links the words of two texts: `LinkRun(source, target, folder).run()`, then `links` is the file of the links.
 
     A run that any exception has ended resumes in `folder`, after the last complete iteration, and a completed one has
-    nothing to do. `show` is called with the progress, `notify` with warnings. Raises UsageError if the folder contains
-    anything else, or a run with other texts or settings, and InputError for a text that cannot be read.
+    nothing to do. Raises UsageError if the folder contains anything else, or a run with other texts or settings, and
+    InputError for a text that cannot be read.
     """
 
     def __init__(

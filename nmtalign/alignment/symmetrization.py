@@ -43,6 +43,7 @@ from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text, check_other
 from nmtalign.hdf5 import is_hdf5
 from nmtalign.settings.command_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
+from nmtalign.settings.definition import StrPath
 from nmtalign.text.lines import read_pairs, shown
 from nmtalign.text.link_counting import SAMPLE, check_alike
 
@@ -203,17 +204,19 @@ class DirectionCounts:
 
 
 def symmetrize_files(
-    forward: Path,
-    backward: Path,
-    output: Path | TextIO,
+    forward: StrPath,
+    backward: StrPath,
+    output: StrPath | TextIO,
     method: HardSymmetrization = "grow-diag-final-and",
     backward_order: BackwardOrder = "target-source",
 ) -> DirectionCounts:
-    """Joins two texts of links in Pharaoh's format (`-` for stdin) pair by pair, and writes the links to `output`.
+    """Joins two texts of links in Pharaoh's format (`-` for stdin) pair by pair, as `nmtalign symmetrize` does.
 
-    `backward_order` says which position the links of `backward` have first. Raises UsageError for alignment files,
-    InputError, naming file and line, if the lines do not fit.
+    `output` is a file or an open stream. `backward_order` says which position the links of `backward` have first.
+    Raises UsageError for alignment files, InputError, naming file and line, if the lines do not fit.
     """
+    forward, backward = Path(forward), Path(backward)
+    output = Path(output) if isinstance(output, str) else output
     counts = DirectionCounts()
     if backward_order not in get_args(BackwardOrder):
         raise UsageError(f"the order of the backward links is one of {', '.join(get_args(BackwardOrder))}")

@@ -4,7 +4,7 @@ import csv
 import sys
 from pathlib import Path
 
-from nmtalign.api import aer as compare
+import nmtalign
 from nmtalign.cli import common
 from nmtalign.cli.common import QUIET, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
@@ -58,7 +58,7 @@ def aer(
     systems = common.name_files(files)
     texts = tuple(chosen.workspace.file_pairs.values())
     with common.live_line("comparing the links", quiet):
-        found = compare(systems, gold, source=source, target=target, others=texts, config=settings)
+        found = nmtalign.aer(systems, gold, source=source, target=target, others=texts, config=settings)
     for note in found.notes:
         common.notifier(quiet)(note)
     records = [

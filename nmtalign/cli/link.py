@@ -5,7 +5,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from nmtalign.api import link as link_texts
+import nmtalign
 from nmtalign.cli import common
 from nmtalign.cli.common import QUIET, output_option, own_argument, own_flag
 from nmtalign.cli.options import Chosen, with_settings
@@ -58,7 +58,7 @@ def link(
             rest = "" if left is None else f", {common.clock(left)} left for all steps"
             show(f"[{progress.step}/{progress.steps}] {progress.doing}{done}{rest}")  # [2/3] learning: 34%, 0:43 left
 
-        links = link_texts(source, target, output, show=told, notify=common.say, config=chosen.settings)
+        links = nmtalign.link(source, target, output, show=told, notify=common.say, config=chosen.settings)
     pairs = count = 0
     for pairs, line in enumerate(read_lines(links), 1):  # noqa: B007
         pharaoh = line.partition("\t")[0]

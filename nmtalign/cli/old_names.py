@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import nmtalign
 from nmtalign.cli.common import open_output, say
 from nmtalign.errors import UsageError
 from nmtalign.settings.definition import SECTIONS, SET, Setting, option
@@ -177,10 +178,8 @@ def _write_lexicon(arguments: Sequence[str]) -> None:
         raise UsageError(f"`nmtalign lexicon` of anything but two texts is gone: {now}")
     source, target = texts
     say(f"`nmtalign lexicon` is now a part of `nmtalign link`: {now}, and `translate --lexicon FOLDER` reads it")
-    from nmtalign.api import link
-
     with TemporaryDirectory() as folder:
-        link(source, target, folder, tokenized="--tokenized" in options)
+        nmtalign.link(source, target, folder, tokenized="--tokenized" in options)
         text = (Path(folder) / LEXICON).read_text(encoding="utf-8")
     with open_output(Path(files[0]) if files else STDOUT) as stream:
         stream.write(text)

@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from nmtalign.api import prepare
+import nmtalign
 from nmtalign.cli import common
 from nmtalign.cli.common import DATA_DEFAULT, QUIET, output_option, own_argument, own_flag, own_option
 from nmtalign.cli.options import NO_FILE, Chosen, with_settings
@@ -57,7 +57,7 @@ def prep(
     if "columns" in chosen.typed and all(target for _, target in texts.values()):
         tell(f"warning: --set columns={chosen.settings.columns} has no effect: no text is one file of both languages")
     with common.live_line("reading train", quiet) as show:
-        summary = prepare(
+        summary = nmtalign.prepare(
             *texts["train"],
             folder,
             languages=languages,

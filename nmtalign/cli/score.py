@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from nmtalign import api
+import nmtalign
 from nmtalign.cli import common
 from nmtalign.cli.common import QUIET, own_argument, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
@@ -83,7 +83,7 @@ def score(
     if chosen.settings.known_words and hypotheses and not model:
         folders = (workspace.model, workspace.data)
         words = next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
-    result = api.score(
+    result = nmtalign.score(
         systems,
         references,
         source,

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from nmtalign.api import symmetrize_files
+import nmtalign
 from nmtalign.cli import common
 from nmtalign.settings.command_settings import HardSymmetrization
 from nmtalign.text.lines import STDOUT, counted
@@ -40,7 +40,7 @@ def symmetrize(
     common.check_inputs(forward, backward)
     place = sys.stdout if output == STDOUT else output
     with common.live_line("symmetrizing", quiet or (output == STDOUT and sys.stdout.isatty())):
-        counts = symmetrize_files(forward, backward, place, method, backward_order=backward_order)
+        counts = nmtalign.symmetrize_files(forward, backward, place, method, backward_order=backward_order)
     if counts.exchanged > 2 * counts.both + 10:  # far more links agree in the other order
         other = "target-source" if backward_order == "source-target" else "source-target"
         common.say(

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from nmtalign.data import corpus_writer as writer
 from nmtalign.data.corpus import CORPUS_FILE, SPLITS, Corpus
@@ -18,7 +19,7 @@ from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import CONFIG
 from nmtalign.model_directory import check_files, model_config, read_settings
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.definition import PathPair, SettingError, pair_of_sizes, resolve, select
+from nmtalign.settings.definition import PathPair, SettingError, StrPath, pair_of_sizes, resolve, resolved, select
 from nmtalign.text.languages import language_code
 from nmtalign.text.lines import shown
 from nmtalign.text.parallel import ParallelText, split_folders
@@ -48,49 +49,68 @@ _RARE_CHARACTERS = 0.9995  # share of all characters that get a separate piece, 
 
 
 def prepare(
-    train: PathPair,
-    folder: Path,
-    config: PrepConfig,
+    source: StrPath,
+    target: StrPath | None,
+    folder: StrPath,
+    *,
     languages: tuple[str, str],
-    dev: PathPair | None = None,
-    test: PathPair | None = None,
+    dev: StrPath | tuple[StrPath, StrPath | None] | None = None,
+    test: StrPath | tuple[StrPath, StrPath | None] | None = None,
+    force: bool = False,
     progress: Callable[[int], None] = lambda pairs: None,
     notify: Callable[[str], None] = lambda step: None,
-    force: bool = False,
+    config: PrepConfig | None = None,
+    **settings: Any,
 ) -> writer.Summary:
-    """Prepares a corpus, as `nmtalign.api.prepare` does; a text is two files, or one of both languages: (path, None).
+    """Prepares a corpus from parallel texts, as `nmtalign prep` does, and returns its counts.
 
-    Dev and test of a folder with a data set for each split are used if no others are given or set aside.
+    `source` and `target` are files that are aligned line by line; without `target`, `source` is one TSV, TMX or Parquet
+    file with both languages, or the folder of a data set. `dev` and `test` are (source, target), or one such file.
+    Those of a data set are used if no others are given or set aside. Text files may be compressed. `languages` are the
+    codes of the source and the target language, such as ("en", "fr"). `settings` are those of section [prep], such as
+    shortlist="30000"; `config` replaces them. `progress` is called with the number of pairs that were read, `notify`
+    with the name of each step.
+
     A corpus of the same text and settings in the folder is replaced when the new one is complete. Another corpus, or
     one with more sets, is replaced only with `force`. Other files in the folder stay. It also gets the text files of
     dev and test if they are set aside from the training text, or come from one file. The files are the same for any
-    number of `config.workers`. Memory contains the counts of the different words and 4 bytes per training pair.
+    number of workers. Memory contains the counts of the different words and 4 bytes per training pair.
 
-    Raises InputError for text that cannot be used or of which no pair is left, UsageError for subword sizes that the
-    text cannot give and for a corpus that would be lost, ResourceError if the folder cannot be written.
+    Raises InputError for text that is missing, not UTF-8, or of which no pair is left, UsageError for a wrong setting,
+    for subword sizes that the text cannot give and for a corpus that would be lost, ResourceError if the folder cannot
+    be written.
     """
-    aside = {name: lines for name, lines in (("dev", config.dev_lines), ("test", config.test_lines)) if lines}
-    if train[1] is None and (splits := split_folders(train[0])):
-        own = {name: (path, None) for name, path in splits.items() if name not in aside}
-        train, dev, test = own["train"], dev or own.get("dev"), test or own.get("test")
-    texts = {name: pair for name, pair in (("train", train), ("dev", dev), ("test", test)) if pair is not None}
-    regions, languages = languages, (language_code(languages[0]), language_code(languages[1]))
-    given, config = _given_words(config, folder, languages) if config.vocabulary_from else (None, config)
-    for name in aside.keys() & texts.keys():
-        rule = f"there is a {name} text, too; leave out one of the two"
-        raise SettingError(rule, **{f"{name}_lines": aside[name]})
-    written = [*aside, *(name for name, pair in texts.items() if name != "train" and pair[1] is None)]
-    inputs = [*itertools.chain.from_iterable(texts.values())]
-    names = writer.text_names(folder, written, languages, inputs)
-    checks = CorpusChecks(texts, config, languages, force)
-    if not force:
-        known = {"source_language": languages[0], "target_language": languages[1]}
-        if not checks.by_text:
-            known["settings"] = json.dumps(checks.config.identity(), sort_keys=True)
-        writer.check_replaced(folder, known, {*texts, *aside})
-    with writer.corpus_files(folder, force, inputs) as work:
-        parallel = {name: ParallelText(*pair, regions, config.columns) for name, pair in texts.items()}
-        return _Preparation(work, languages, parallel, checks, progress, notify).run(given, aside, names)
+    folder, sets = Path(folder), {"train": (source, target), "dev": dev, "test": test}
+    with resolved("prepare", PrepConfig, config, settings) as config:
+        aside = {name: lines for name, lines in (("dev", config.dev_lines), ("test", config.test_lines)) if lines}
+        texts = {name: _paths(text) for name, text in sets.items() if text is not None}
+        if target is None and (splits := split_folders(Path(source))):
+            found = {name: _paths(path) for name, path in splits.items() if name not in aside}
+            found |= {name: pair for name, pair in texts.items() if name != "train"}
+            texts = {name: found[name] for name in SPLITS if name in found}
+        regions, languages = languages, (language_code(languages[0]), language_code(languages[1]))
+        given, config = _given_words(config, folder, languages) if config.vocabulary_from else (None, config)
+        for name in aside.keys() & texts.keys():
+            rule = f"there is a {name} text, too; leave out one of the two"
+            raise SettingError(rule, **{f"{name}_lines": aside[name]})
+        written = [*aside, *(name for name, pair in texts.items() if name != "train" and pair[1] is None)]
+        inputs = [*itertools.chain.from_iterable(texts.values())]
+        names = writer.text_names(folder, written, languages, inputs)
+        checks = CorpusChecks(texts, config, languages, force)
+        if not force:
+            known = {"source_language": languages[0], "target_language": languages[1]}
+            if not checks.by_text:
+                known["settings"] = json.dumps(checks.config.identity(), sort_keys=True)
+            writer.check_replaced(folder, known, {*texts, *aside})
+        with writer.corpus_files(folder, force, inputs) as work:
+            parallel = {name: ParallelText(*pair, regions, config.columns) for name, pair in texts.items()}
+            return _Preparation(work, languages, parallel, checks, progress, notify).run(given, aside, names)
+
+
+def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> PathPair:
+    """(source, target) as paths; the target is None for one file with both languages."""
+    source, target = (texts, None) if isinstance(texts, str | Path) else texts
+    return Path(source), None if target is None else Path(target)
 
 
 def _given_words(config: PrepConfig, output: Path, languages: tuple[str, str]) -> tuple[_Given, PrepConfig]:

@@ -22,7 +22,7 @@ from nmtalign.scoring.metrics import METRICS, Lines, MetricOptions, Statistics, 
 from nmtalign.scoring.report import Mask, Report, Resampling, Test, UnknownRates, by_length, make_report, parse_buckets
 from nmtalign.scoring.score_document import score_document
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
-from nmtalign.settings.definition import SettingError
+from nmtalign.settings.definition import SettingError, StrPath, resolved
 from nmtalign.text.languages import check_lines, language_code, not_raw, suffix_language, traces
 from nmtalign.text.lines import check_counts, counted, read_lines, shown
 from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizer, Tokenizers, Vocabulary, is_word
@@ -101,7 +101,44 @@ class ScoreResult:
         return score_document(self.report, f"{', '.join(self.systems)}: scores", figures=figures, facts=facts)
 
 
-def run_scoring(
+def score(
+    hypotheses: StrPath | Sequence[str] | Mapping[str, StrPath | Sequence[str]],
+    references: StrPath | Sequence[str] | Sequence[Path | Sequence[str]],
+    source: StrPath | Sequence[str] | None = None,
+    *,
+    model: StrPath | None = None,
+    segment_scores: Mapping[str, Sequence[StrPath | Sequence[float]]] | None = None,
+    translation: TranslateConfig | None = None,
+    config: ScoreConfig | None = None,
+    notify: Notify = lambda message: None,
+    progress: Track = lambda doing, lines: contextlib.nullcontext(),
+    **settings: Any,
+) -> ScoreResult:
+    """Scores one system, or several (a mapping from names to systems), against one or more references.
+
+    A text is the path of a file or a sequence of lines; several references are a list of paths or of such sequences,
+    where a path is a `Path`. A system may also be the path of a model directory: the model translates `source`, with
+    the settings `translation`. `settings` are those of section [score]: `metrics="bleu,chrf"`, `by_length=True`.
+    `segment_scores` has, for each metric that another program computed, one file or one sequence of numbers per system.
+    `model` is a model directory or a prepared corpus whose words are known (else those of the models that translate).
+    `notify` gets warnings, `progress` is called with (what is done, number of lines) and returns a context whose
+    function gets the number of lines done. Raises UsageError for settings that do not go together, InputError if there
+    is nothing to score or the numbers of lines differ.
+    """
+
+    def text(given: Any) -> Any:
+        return Path(given) if isinstance(given, str) else given
+
+    systems = hypotheses if isinstance(hypotheses, Mapping) else {"hypothesis": hypotheses}
+    single = isinstance(references, str | Path) or all(isinstance(line, str | float | None) for line in references)
+    several: Any = [references] if single else references
+    with resolved("score", ScoreConfig, config, settings) as config:
+        scored, references = {name: text(system) for name, system in systems.items()}, [text(each) for each in several]
+        scores = {metric: [text(one) for one in given] for metric, given in (segment_scores or {}).items()}
+        return _score(scored, references, text(source), config, scores, text(model), translation, notify, progress)
+
+
+def _score(
     hypotheses: Mapping[str, TextOrPath],
     against: Sequence[TextOrPath],
     source_text: TextOrPath | None,
@@ -112,10 +149,9 @@ def run_scoring(
     notify: Notify,
     progress: Track,
 ) -> ScoreResult:
-    """Scores the hypotheses by name, as `nmtalign.api.score` does; a model directory translates the source.
+    """Scores the hypotheses by name; all possible checks are made before models translate.
 
-    `known` is a model or a prepared corpus, whose words are known. All possible checks are made before models
-    translate. Raises UsageError for settings that need other texts, InputError if there is nothing to score.
+    `known` is a model or a prepared corpus, whose words are known.
     """
     number, several = len(hypotheses), len(hypotheses) > 1
     models = {name: one for name, one in hypotheses.items() if isinstance(one, Path) and one.is_dir()}

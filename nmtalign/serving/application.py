@@ -12,7 +12,6 @@ import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -29,19 +28,17 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nmtalign.alignment.export_formats import json_line
-from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.errors import InputError, NmtalignError, ResourceError, UsageError
-from nmtalign.files import is_aligner
 from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
 from nmtalign.serving.served_models import AUTO, Detected, LineTranslator, ServedModel, ServedModels
-from nmtalign.settings.command_settings import AlignConfig, Markup, ServeConfig, TranslateConfig, host_names
+from nmtalign.settings.command_settings import Markup, ServeConfig, host_names
 from nmtalign.settings.definition import SettingError, byte_count, seconds
 from nmtalign.text.lines import as_json_line, counted
 from nmtalign.text.markup import first_texts, read_markup
 from nmtalign.translating.documents import DocumentTexts
 from nmtalign.translating.file_translation import checked_text, make_request, parse_line
 from nmtalign.translating.requests import Request as Line
-from nmtalign.translating.translator import Translation, Translator, load_models
+from nmtalign.translating.translator import Translation
 from nmtalign.version import __version__
 from nmtalign.viewing.page import page, part
 
@@ -60,35 +57,6 @@ _MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 
 _TOO_LARGE = "the alignments would be too large; send fewer or shorter lines"
 _MOST_WEIGHTS = 2_000_000  # of a response, whose JSON they make 20 MB larger
 _MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line, and 20 for each phrase
-
-
-def run_server(
-    models: Sequence[Path],
-    config: ServeConfig,
-    translate: TranslateConfig,
-    align: AlignConfig,
-    notify: Callable[[str], None],
-    ready: Callable[[str, str], None],
-) -> None:
-    """Serves models, one per direction, until SIGINT or SIGTERM; `ready` gets the address and the directions.
-
-    The address is taken before the models are loaded, which takes seconds. Requests that come meanwhile wait.
-    """
-    translating = [folder for folder in models if not is_aligner(folder)]
-    if (translate.lexicon or translate.glossary or translate.aligner) and len(translating) > 1:
-        raise UsageError("a lexicon, glossary or aligner is for one direction: serve only one model with it")
-    with bind(config) as bound:
-        aligners = [load_aligner(folder) for folder in models if folder not in translating]
-        translators = [Translator(model, translate) for model in load_models(translating, translate)]
-        served = ServedModels(translators, align, aligners)
-        for notice in translators[0].notices() if translators else ():
-            notify(notice)
-        host = str(bound.getsockname()[0])
-        server = make_server(make_application(served, config, notify, host), config)
-        ready(url_of(bound), ", ".join(served.directions()))
-        if not (host.startswith("127.") or host == "::1"):
-            notify("other machines can reach this server, and it has no password")
-        asyncio.run(answer(server, bound, notify))
 
 
 def bind(config: ServeConfig) -> socket.socket:

@@ -305,6 +305,24 @@ def resolve(cls: type[T], *layers: Layer) -> T:
         return cls(**merged)
 
 
+@contextlib.contextmanager
+def resolved(function: str, cls: type[T], config: T | None, arguments: Mapping[str, Any]) -> Iterator[T]:
+    """Yields `config`, or else the settings of a public function, whose errors then name them; raises UsageError."""
+    if config is not None:
+        yield config
+        return
+    layer = argument_layer(function, arguments, cls)
+    with naming(layer):
+        yield resolve(cls, layer)
+
+
+def argument_layer(function: str, arguments: Mapping[str, Any], *classes: type) -> Layer:
+    """The keyword arguments of a public function as a layer of settings; raises UsageError for an unknown one."""
+    known = [name for cls in classes for name, one in definitions(cls).items() if not one.internal]
+    check_keys(f"nmtalign.{function}", arguments, known)
+    return f"nmtalign.{function}", arguments
+
+
 def without_effect(settings: Any, *layers: Layer) -> Iterator[str]:
     """What the command line changes in vain, each with its reason; presets may have settings for other cases."""
     known = definitions(type(settings))
@@ -421,6 +439,7 @@ def interval(name: str, text: str) -> tuple[Literal["updates", "seconds", "epoch
         raise SettingError("give updates (1000), a time (10m) or `epoch`", **{name: text}) from None
 
 
+StrPath = str | Path
 FilePair = tuple[Path, Path]  # (source, target)
 PathPair = tuple[Path, Path | None]  # the same, or (one file of both languages, None)
 

@@ -24,7 +24,7 @@ from nmtalign.alignment.link_files import (
 )
 from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces
 from nmtalign.errors import InputError
-from nmtalign.settings.command_settings import AerConfig, ViewConfig
+from nmtalign.settings.command_settings import ViewConfig
 from nmtalign.viewing.alignment_page import write_page
 from nmtalign.viewing.heatmap import read_panels
 
@@ -80,7 +80,7 @@ def test_a_large_number_of_a_sentence_costs_little(tmp_path, monkeypatch):
     counted = []
     count = link_files.count_links
     monkeypatch.setattr(link_files, "count_links", lambda *pair: counted.append(pair) or count(*pair))
-    (system,) = link_files.compare_links([("links", links)], gold, AerConfig()).systems
+    (system,) = link_files.aer([("links", links)], gold).systems
     assert system.figures == LinkFigures(99_999, 2, 2, 1, 1)
     assert len(counted) == 3 * 3  # as it is, and for the note on exchanged sides in both orders
 

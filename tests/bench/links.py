@@ -15,10 +15,9 @@ from pathlib import Path
 from bench.machine import describe_machine, environment, in_words
 from bench.peers import PeerError, softly
 from bench.report import Table, figure, say, show
-from nmtalign.alignment.link_files import compare_links
+from nmtalign.alignment.link_files import aer
 from nmtalign.alignment.symmetrization import HARD_METHODS, symmetrize_files
 from nmtalign.errors import UsageError
-from nmtalign.settings.command_settings import AerConfig
 
 SOFT = ("mean", "agreement")
 # Others write the links of both directions as "source-target", or those that they have joined.
@@ -40,7 +39,7 @@ class GoldText:
 
     def rate(self, links):
         """Returns the AER, the precision and the recall in percent of links of which the last have gold links."""
-        systems = compare_links([("", self.last(links))], self.gold, AerConfig(links_base=0, gold_base=0)).systems
+        systems = aer([("", self.last(links))], self.gold, links_base=0, gold_base=0).systems
         figures = systems[0].figures
         rates = {"aer": figures.aer, "precision": figures.precision, "recall": figures.recall}
         return {name: value and 100 * value for name, value in rates.items()}

@@ -11,9 +11,9 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
+import nmtalign
 from bench.machine import describe_machine, in_words
 from bench.report import Table, say, show
-from nmtalign import api
 from nmtalign.alignment.aligning import align, load_models
 from nmtalign.alignment.link_files import read_links
 from nmtalign.alignment.links import Link
@@ -61,7 +61,7 @@ def records(one, folder):
     texts, aligner = [folder / f"{one.name}.{side}" for side in ("source", "target")], folder / one.name
     for side, path in enumerate(texts):
         path.write_text("".join(f"{pair[side]}\n" for pair in (*one.train, *one.pairs)))
-    api.link(*texts, aligner, tokenized=True)
+    nmtalign.link(*texts, aligner, tokenized=True)
     config = AlignConfig()
     return align(load_models([aligner], config), one.pairs, config)
 

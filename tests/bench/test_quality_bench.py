@@ -7,12 +7,12 @@ import re
 import sys
 
 import pytest
+from helpers.parallel_texts import prepare
 
 from bench import quality
 from bench.cli import main
 from bench.recipes import Recipe, Training, recipes
 from nmtalign import Translator
-from nmtalign.data.prepare import prepare
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.text.tokenizer import Tokenizers

@@ -6,7 +6,7 @@ import re
 import pytest
 from helpers.parallel_texts import write_pairs
 
-from nmtalign.api import link
+from nmtalign import link
 
 HTML = b"<h1>The <b>fox</b> sees</h1>\n<p title='the'>a red <i>boat</i>. The fox sees {name}.<br>\n<!-- fox -->"
 

@@ -5,10 +5,9 @@ import random
 import unicodedata
 
 import pytest
-from helpers.parallel_texts import files_of, write_pairs
+from helpers.parallel_texts import files_of, prepare, write_pairs
 
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.prepare import prepare
 from nmtalign.data.screening import _MARKUP, Cleaner, _foreign, _usual_scripts, bare
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig

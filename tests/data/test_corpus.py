@@ -3,12 +3,11 @@ import json
 import h5py
 import numpy as np
 import pytest
-from helpers.parallel_texts import prepared, write_pairs
+from helpers.parallel_texts import prepare, prepared, write_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError
 from nmtalign.hdf5 import write_attributes
 from nmtalign.settings.command_settings import PrepConfig

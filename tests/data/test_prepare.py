@@ -7,11 +7,10 @@ from functools import partial
 import h5py
 import numpy as np
 import pytest
-from helpers.parallel_texts import files_of, write_pairs
+from helpers.parallel_texts import files_of, prepare, write_pairs
 from sentencepiece import SentencePieceTrainer
 
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.prepare import prepare
 from nmtalign.data.screening import SeenTexts
 from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.files import folder_lock
@@ -290,7 +289,7 @@ def test_progress_and_steps(tmp_path, monkeypatch):
     texts = write_pairs(tmp_path, "train", many_pairs(20))
     counts: list[int] = []
     steps: list[str] = []
-    prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, texts, None, counts.append, steps.append)
+    prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, texts, progress=counts.append, notify=steps.append)
     assert counts == [8, 16, 20]
     assert steps == ["reading dev", "reading train", "choosing the vocabularies", "writing the corpus"]
 

@@ -5,7 +5,7 @@ import random
 import pytest
 from helpers.parallel_texts import files_of, write_pairs
 
-from nmtalign.api import prepare
+from nmtalign import prepare
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.corpus_checks import subword_size
 from nmtalign.errors import UsageError

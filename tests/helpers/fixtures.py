@@ -112,7 +112,7 @@ def write_reversal(folder, name, count, seed):
 @pytest.fixture(scope="session")
 def reversal(tmp_path_factory):
     """A prepared corpus whose translation is the reversal: 3,000 training pairs, 60 of dev, 60 of test."""
-    from nmtalign.data.prepare import prepare
+    from helpers.parallel_texts import prepare
 
     folder = tmp_path_factory.mktemp("reversal")
     counts = {"train": 3000, "dev": 60, "test": 60}

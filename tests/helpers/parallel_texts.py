@@ -1,7 +1,7 @@
 """Small parallel texts, corpora of them, and the files of folders."""
 
+import nmtalign
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.prepare import prepare
 from nmtalign.settings.command_settings import PrepConfig
 
 
@@ -11,6 +11,11 @@ def write_pairs(folder, name, pairs):
     for number, path in enumerate(paths):
         path.write_bytes("".join(f"{pair[number]}\n" for pair in pairs).encode())
     return paths
+
+
+def prepare(train, folder, config, languages, dev=None, test=None, **options):
+    """Prepares a corpus of two files with the settings of an object."""
+    return nmtalign.prepare(*train, folder, config=config, languages=languages, dev=dev, test=test, **options)
 
 
 def prepared(folder, pairs, dev=None, languages=("en", "fr"), **settings):

@@ -4,12 +4,11 @@ import gzip
 
 import numpy as np
 import pytest
-from helpers.parallel_texts import prepared
+from helpers.parallel_texts import prepare, prepared
 from helpers.raw_links import write_raw_links
 
 from nmtalign.data.batches import eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.prepare import prepare
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.training_settings import TrainingConfig
