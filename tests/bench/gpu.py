@@ -43,7 +43,7 @@ def run(given):
     if not dry and not torch.cuda.is_available():
         raise ResourceError("PyTorch sees no CUDA device here; use a machine with one, or a dry run with --device cpu")
     path = given["json"] or Path(os.environ.get("OUT") or ".") / FILE
-    names = given["size"] or ["tiny" if dry else "paper"]
+    names = (given["size"] or ("tiny" if dry else "paper")).split(",")
     sizes = [Size.of(name, 50 if dry else 0, **(DRY if dry else {})) for name in names]
     batches, length = given["batches"] or ([2] if dry else [80, 320, 640, 1280]), given["length"] or (3 if dry else 30)
     results = {"benchmark": "gpu", "dry_run": dry, "machine": describe_machine(device.type)}

@@ -136,7 +136,6 @@ def test_train_takes_the_batches_of_a_corpus_and_measures_the_memory(bench, reve
     found = json.loads(result.stdout[result.stdout.index("{\n") :])
     assert found["workload"]["model"]["target_vocabulary_size"] == len(reversal.target_vocabulary)
     assert len(found["workload"]["shapes"]) == 2
-    assert 0.5 < found["workload"]["useful"] <= 1
     peaks = found["variants"]["ours-bf16"]["peak_mb"]
     assert peaks["update"] >= peaks["loss_and_gradients"] > peaks["imports"] > 50
 
