@@ -112,6 +112,8 @@ def test_n_best_lists_are_never_cut(tmp_path):
 
 def test_ranks_follow_each_other(tmp_path):
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
+        with pytest.raises(ValueError, match="sentence -5 comes after"):
+            add(file, [], [], np.ones((1, 1)), 0.0, -5)
         for rank, sentence in ((1, None), (0, 7), (1, 8), (0, 7), (2, 7), (-1, 7), (1, 7)):
             follows = (sentence, rank) == (7, file.records)
             with contextlib.nullcontext() if follows else pytest.raises(ValueError, match=f"entry {rank}"):
