@@ -689,14 +689,6 @@ def test_work_that_nobody_waits_for_ends_at_its_next_step(random_model_directory
     assert len(looks) == 6
 
 
-def test_the_worker_is_free_soon_after_a_request_took_too_long(random_model_directory, tmp_path):
-    """Another request does not wait for the work of one that got 504."""
-    folder = random_model_directory(tmp_path, hidden=400, attention_hidden=400)
-    with serving(folder, time_limit="2s") as client:
-        assert client.ask("translate", text_request("the fox sees a boat . " * 900))[0] == 504
-        assert client.ask("translate", text_request("a"))[0] == 200
-
-
 def test_the_request_of_a_client_that_has_gone_is_dropped(held):
     with serving(translators=[held]) as client:
         first = in_thread(lambda: client.ask("translate", text_request("first")))
