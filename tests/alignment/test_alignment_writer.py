@@ -143,10 +143,8 @@ def test_a_complete_file_is_left_alone(tmp_path):
     before = path.stat()
     with resumed(path) as file:
         assert file.records == 120
-    with (
-        pytest.raises(UsageError, match=r"a\.h5: is complete; the texts have more than its 120 pairs"),
-        resumed(path) as file,
-    ):
+    complete = r"a\.h5: is complete; the texts have more than its 120 pairs"
+    with pytest.raises(UsageError, match=complete), resumed(path) as file:
         feed(file)
     assert path.stat().st_mtime_ns == before.st_mtime_ns
     assert list(tmp_path.iterdir()) == [path]

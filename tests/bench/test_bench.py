@@ -65,17 +65,11 @@ def test_operations_are_those_that_the_naive_loop_does(cell, order, attention, r
     assert counter.get_total_flops() == pytest.approx(flops_of(size.model, shape) + extra, rel=0.03)
 
 
-LUONG = [name for name in SYSTEM_SIZES if name.startswith("luong")]
+WITHOUT_FEEDING = [(name, {"input_feeding": "none"}) for name in SYSTEM_SIZES if name.startswith("luong")]
+EACH_SYSTEM = [(name, {}) for name in SYSTEM_SIZES]
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        *[(name, {}) for name in SYSTEM_SIZES],
-        *[(name, {"input_feeding": "none"}) for name in LUONG],
-        ("light", {"cell": "minimal"}),
-    ],
-)
+@pytest.mark.parametrize(("name", "options"), [*EACH_SYSTEM, *WITHOUT_FEEDING, ("light", {"cell": "minimal"})])
 def test_operations_of_the_systems_are_those_of_the_model(name, options):
     size = Size.of(name, 60, **options, **SMALL)
     workload = random_workload(size, 3, 25)

@@ -158,10 +158,7 @@ def test_a_preset_is_printed_as_a_section_that_gives_the_same_settings(name: str
             "--set input_feeding=context",
             "a Transformer does not use it",
         ),
-        (
-            "train --set metric=bleu --preset rnnsearch-50 --set bleu_sentences=0",
-            "without translations the loss selects",
-        ),
+        ("train --set metric=bleu --preset small --set bleu_sentences=0", "without translations the loss selects"),
         ("train --set residual=true --preset gnmt --set layers=2", "the first two layers have no such connections"),
         ("train --set guided_weight=2", "there are no links to learn"),
         ("train --set attention_window=5", "global attention has no window"),

@@ -20,9 +20,8 @@ WEIGHTS = np.array([[0.125, 0.75, 0.125], [0.25, 0.25, 0.5], [0, 0.99999, 0.0000
 
 def translation(*texts, extra=None, weights=None):
     """With alternative n of n words, each `a`."""
-    found = tuple(
-        Alternative(text, ("a",) * n, -n / 7, -n / 3, (-0.25,) * (n + 1), weights) for n, text in enumerate(texts, 1)
-    )
+    each = enumerate(texts, 1)
+    found = (Alternative(text, ("a",) * n, -n / 7, -n / 3, (-0.25,) * (n + 1), weights) for n, text in each)
     return translation_of(Request("a\u2028 \x00b", extra=extra or {}), ("a", "\x00b"), 1, *found)
 
 
