@@ -102,14 +102,10 @@ def kernels(size, device, sentences, length):
         updates()
         if cuda:
             torch.cuda.synchronize(device)
-    found = [
-        {
-            "name": event.key,
-            "launches": event.count / UPDATES,
-            "ms": (event.self_device_time_total if cuda else event.self_cpu_time_total) / UPDATES / 1e3,
-        }
-        for event in profiled.key_averages()
-    ]
+    found = []
+    for event in profiled.key_averages():
+        total = event.self_device_time_total if cuda else event.self_cpu_time_total
+        found.append({"name": event.key, "launches": event.count / UPDATES, "ms": total / UPDATES / 1e3})
     return sorted((one for one in found if one["ms"]), key=lambda one: -float(one["ms"]))
 
 

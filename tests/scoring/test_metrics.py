@@ -71,30 +71,17 @@ def test_scores_and_signatures_equal_sacrebleus_command_line(tmp_path, count, fl
     assert [(score.signature, f"{score.value:.2f}") for score in scores] == expected
 
 
-CHINESE = [
-    "今天，那个老的老师看见猫。",
-    "王先生在2024年12月3日买了3.5公斤苹果。",
-    "他说：“你好！”",
-    "",
-    "使用Python 3.11和torch。",
-]
+CHINESE = ["今天，那个老的老师看见猫。", "王先生在2024年12月3日买了3.5公斤苹果。", "他说：“你好！”", ""]
+CHINESE += ["使用Python 3.11和torch。"]
 JAPANESE = ["私は昨日東京へ行きました。", "これはペンです。", "コンピューターが3.5台あります！", "", "ＡＢＣと１２３"]
 KOREAN = ["나는 어제 서울에 갔습니다.", "이것은 책입니다.", "안녕하세요, 3.5개!", "", "GPU 2개"]
 THAI = ["ฉันไปโรงเรียนเมื่อวานนี้", "นี่คือหนังสือ 3.5 เล่ม", "สวัสดี", "", "x y"]
 BURMESE = ["မင်္ဂလာပါ။ နေကောင်းလား။", "ကျွန်တော် ကျောင်းသွားတယ်။", "စာအုပ် ၃ အုပ်", "", "a"]
+BY_CHARACTERS = [("char", lines) for lines in (THAI, BURMESE, CHINESE)]
+BY_WORDS = [("zh", CHINESE), ("ja-mecab", JAPANESE), ("ko-mecab", KOREAN)]
 
 
-@pytest.mark.parametrize(
-    ("tokenize", "lines"),
-    [
-        ("zh", CHINESE),
-        ("char", THAI),
-        ("char", BURMESE),
-        ("char", CHINESE),
-        ("ja-mecab", JAPANESE),
-        ("ko-mecab", KOREAN),
-    ],
-)
+@pytest.mark.parametrize(("tokenize", "lines"), [*BY_CHARACTERS, *BY_WORDS])
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_bleu_of_languages_without_spaces_equals_sacrebleus(tokenize, lines, lowercase):
     if not has_tokenizer(tokenize):

@@ -33,15 +33,8 @@ from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.translating.requests import Request as Line
 from nmtalign.translating.translator import Translator
 
-LINES = [
-    "the fox sees a red boat .",
-    "a boat",
-    "",
-    "the Fox & the boat sees.",
-    "unknown words here",
-    "a " * 30,
-    "The fox sees. A boat sees.",
-]
+LINES = ["the fox sees a red boat .", "a boat", "", "the Fox & the boat sees.", "unknown words here", "a " * 30]
+LINES += ["The fox sees. A boat sees."]
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -430,14 +423,10 @@ def test_names_that_are_allowed(english):
             assert client.raw("health", Host=host)[0] == 200
         assert client.raw("health", Host="example")[0] == 400
         body = json.dumps(text_request("a")).encode()
-        for host, status in (
-            ("translate.example", 200),
-            ("a.inside.example:9", 200),
-            ("example", 403),
-            ("b.translate.example", 403),
-            ("evil.example/.inside.example", 403),
-        ):
-            assert client.raw("translate", body, FORM, Origin=f"https://{host}")[0] == status, host
+        for host in ("translate.example", "a.inside.example:9"):
+            assert client.raw("translate", body, FORM, Origin=f"https://{host}")[0] == 200, host
+        for host in ("example", "b.translate.example", "evil.example/.inside.example"):
+            assert client.raw("translate", body, FORM, Origin=f"https://{host}")[0] == 403, host
     with serving(english, allowed_hosts="*") as client:
         assert client.raw("translate", body, FORM, Host="example", Origin="https://example")[0] == 200
         status, _, headers = client.raw("translate", body, FORM, Origin="https://evil.example")

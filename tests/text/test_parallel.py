@@ -178,18 +178,9 @@ def test_a_header_with_another_region_is_no_pair(tmp_path):
 
 
 def test_the_region_of_the_first_unit_is_kept(tmp_path):
-    found = ParallelText(
-        tmx(
-            tmp_path,
-            {"zh-CN": "1", "fr": "a"},
-            {"zh-TW": "2", "zh-CN": "3", "fr": "b"},
-            {"zh-TW": "4", "fr": "c"},
-            {"zh-TW": "5", "zh": "6", "fr": "d"},
-            [("fr", " "), ("fr", "e"), ("zh-CN", "7"), ("zh-CN", "8")],
-        ),
-        None,
-        ("fr", "zh"),
-    )
+    units = [{"zh-CN": "1", "fr": "a"}, {"zh-TW": "2", "zh-CN": "3", "fr": "b"}, {"zh-TW": "4", "fr": "c"}]
+    units += [{"zh-TW": "5", "zh": "6", "fr": "d"}, [("fr", " "), ("fr", "e"), ("zh-CN", "7"), ("zh-CN", "8")]]
+    found = ParallelText(tmx(tmp_path, *units), None, ("fr", "zh"))
     assert list(found) == [("a", "1"), ("b", "3"), ("c", "4"), ("d", "6"), ("e", "7")]
     assert found.note.endswith("its languages are fr, zh, zh-CN, zh-TW")
 
