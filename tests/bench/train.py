@@ -110,17 +110,9 @@ def _main_table(results: dict[str, Any]) -> Table:
     for name, figures in found.items():
         peak = figures.get("peak_mb", {})
         peaks = [figure(peak.get(name)) for name in ("loss_and_gradients", "update")]
-        table.rows.append(
-            [
-                VARIANTS[name].title,
-                *(times(ratios[name][loop]) for loop in loops),
-                figure(figures["target_words_per_second"]),
-                f"{percent(figures['spread'])}",
-                figure(figures["gflops"]),
-                percent(figures["of_floor"]),
-                *(peaks if measured_memory else []),
-            ]
-        )
+        cells = [figure(figures["target_words_per_second"]), percent(figures["spread"]), figure(figures["gflops"])]
+        cells += [percent(figures["of_floor"]), *(peaks if measured_memory else [])]
+        table.rows.append([VARIANTS[name].title, *(times(ratios[name][loop]) for loop in loops), *cells])
     table.note = (
         f"{in_words(machine)}\nwords/s: target words with `</s>`, medians; spread: half the distance of the quartiles, "
         "above 10% no ratio is printed; peak: of a separate process (VmHWM), after loss and gradients, then updates"
