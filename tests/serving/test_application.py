@@ -247,8 +247,9 @@ def test_a_word_aligner_aligns_and_does_not_translate(aligner):
         assert (one[0], one[1]["source"]) == (200, ["the", "fox"])
         assert client.ask("health")[1]["models"][0]["source"] == "en"
         assert client.ask("languages")[1] == []
-        for path, name in (("translate", "q"), ("translate/json", "text"), ("detect", "q")):
-            status, refused, _ = client.ask(path, {name: "a", **query})
+        bodies = {"translate": {"q": "a", **query}, "translate/json": {"text": "a"}, "detect": {"q": "a"}}
+        for path, body in bodies.items():
+            status, refused, _ = client.ask(path, body)
             assert (status, "the models are en-fr (only /align)" in refused["error"]) == (400, True)
 
 

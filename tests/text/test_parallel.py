@@ -56,10 +56,11 @@ def test_columns(tmp_path, content, columns, pairs):
 
 
 def test_the_choice_is_told(tmp_path):
+    of_tmx = "c: TMX, en is the source, fr the target; its languages are EN, FR_ca, de, en, en-GB, en-US, fr"
     for content, note in (
         ("fr\ten\nun\tone\n", "c: column 2 (en) is the source, column 1 (fr) the target"),
         ("a\tb\n", "c: column 1 is the source, column 2 the target; line 1 is a pair, no header"),
-        (TMX.format(encoding="utf-8"), "the target; its languages are EN, FR_ca, de, en, en-GB, en-US, fr"),
+        (TMX.format(encoding="utf-8"), of_tmx),
         ("en-US\tfr-FR\ten_GB\na\tb\tc\n", "c: column 1 (en-US) is the source, column 2 (fr-FR) the target"),
     ):
         found = text(tmp_path, content)
