@@ -295,6 +295,7 @@ ERRORS = """
 2 score test.fr --known-words -m x -r test.fr => known words: give the source with -s
 4 score test.fr -s test.en --known-words -m x -r test.fr => x: no vocabularies here
 2 score test.fr --metrics bleu,tre -r test.fr => unknown 'tre'; give one of bleu, chrf, chrf++, ter
+2 score test.fr --metrics bleu, -r test.fr => unknown ''; give one of bleu, chrf, chrf++, ter
 2 score test.fr --metrics all,comet -r test.fr => unknown 'comet'; give one of bleu, chrf, chrf++, ter
 2 score test.fr --set tokenize=intel -r test.fr => unknown 'intel'; give one of 13a, none, intl
 2 score test.fr --metrics multi-bleu -r list => multi-bleu needs the language
