@@ -10,14 +10,7 @@ import pytest
 
 from nmtalign import figures
 from nmtalign.errors import ResourceError, UsageError
-from nmtalign.figures import (
-    legend_above,
-    need_matplotlib,
-    picture,
-    save,
-    small_print,
-    usual_settings,
-)
+from nmtalign.figures import legend_above, need_matplotlib, picture, save, small_print, usual_settings
 
 
 def figure(word="word"):

@@ -220,17 +220,10 @@ def test_without_locks_the_folder_is_made_all_the_same(tmp_path, monkeypatch):
         assert (tmp_path / "model").is_dir()
 
 
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        ("/dev/stdout", 1),
-        ("/dev/../dev/stderr", 2),
-        ("/dev/fd/63", 63),
-        ("/proc/self/fd/7", 7),
-        ("/dev/null", None),
-        ("1", None),
-    ],
-)
+STREAMS = {"/dev/stdout": 1, "/dev/../dev/stderr": 2, "/dev/fd/63": 63, "/proc/self/fd/7": 7, "/dev/null": None}
+
+
+@pytest.mark.parametrize(("name", "number"), [*STREAMS.items(), ("1", None)])
 def test_names_of_streams(name: str, number: int | None) -> None:
     assert stream_number(Path(name)) == number
     assert stays_in_place(Path(name)) == (name != "1")

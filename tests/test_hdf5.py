@@ -117,6 +117,7 @@ CRAFTED = {
     "missing chunks": lambda file, _: file["weights"].resize(40_000, axis=0),
     "declared weights": declared_weights,
     "too few values": lambda file, _: file["log_prob"].resize(3, axis=0),
+    "a missing column": lambda file, _: file.pop("log_prob"),
     "falling offsets": change("weight_offsets", 2, 10**9),
     "falling offsets of links": change("link_offsets", 3, 0),
     "a link outside": change("links", 0, (7, 0)),

@@ -77,10 +77,7 @@ def into_pipe(path):
         (lambda f: edit_config(f, format="other"), "not a model of nmtalign"),
         (lambda f: edit_config(f, format_version=99), "format 99"),
         (lambda f: (f / "best.safetensors").unlink(), "has no weights yet"),
-        (
-            lambda f: (f / "best.safetensors").write_bytes(b""),
-            "best.safetensors: damaged, or not a safetensors file .*; `nmtalign info",
-        ),
+        (lambda f: (f / "best.safetensors").write_bytes(b""), "damaged, or not a safetensors file .*; `nmtalign info"),
         (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json: missing"),
         (lambda f: (f / "source.vocabulary.txt").write_text("</s>\n<unk>\n"), "source.vocabulary.txt: was changed"),
     ],

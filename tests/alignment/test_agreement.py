@@ -230,27 +230,15 @@ def test_long_pairs_are_aligned_up_to_a_limit(aligner):
     assert all((one.source, one.target, one.hard_links) == ((), (), ()) and np.isnan(one.log_prob) for one in long)
 
 
-PIECES = {
-    "L'été.": ["l'", "été", "."],
-    "speaker's": ["speaker", "'s"],
-    "'s": ["'s"],
-    "(Hello)": ["(", "hello", ")"],
-    "1,000.5": ["1,000.5"],
-    "vice-président": ["vice-président"],
-    "qu’il": ["qu’", "il"],
-    "b2b": ["b2b"],
-    "\x01": ["\x01"],
-    "«Non»,": ["«", "non", "»", ","],
-    "हिन्दी": ["हिन्दी"],
-}
+SPLIT = ["L' été .", "speaker 's", "'s", "( Hello )", "1,000.5", "vice-président", "qu’ il", "« Non » ,", "हिन्दी"]
 
 
-@pytest.mark.parametrize(("word", "pieces"), PIECES.items())
-def test_words_are_split_into_pieces_that_contain_all_of_them(word, pieces):
-    assert "".join(pieces) == word.casefold()
+@pytest.mark.parametrize("pieces", [*SPLIT, "b2b", "\x01"])
+def test_words_are_split_into_pieces_that_contain_all_of_them(pieces):
+    word = pieces.replace(" ", "")
     for form in ("NFC", "NFD"):  # composed and decomposed accents are the same
         written = unicodedata.normalize(form, word)
-        assert Pieces(lambda word: False).of[written] == tuple(pieces)
+        assert Pieces(lambda word: False).of[written] == tuple(pieces.casefold().split(" "))
         assert Pieces(lambda word: True).of[written] == (word.casefold(),)
 
 

@@ -102,16 +102,12 @@ def test_words_and_links_are_read_without_the_weights(tmp_path):
 
 
 @pytest.mark.parametrize("number", [-5, 2])
-def test_numbers_of_sentences_that_do_not_rise_are_damage(tmp_path, number):
+def test_numbers_of_sentences_that_do_not_rise_are_damage(tmp_path, edit_hdf5, number):
     write(tmp_path / "a.h5", numbered(2))
-    with h5py.File(tmp_path / "a.h5", "r+") as file:
+    with edit_hdf5(tmp_path / "a.h5") as file:
         file["sentence_id"][0] = number
-    seal(tmp_path / "a.h5")
-    for read in (lambda file: file[0:2], lambda file: list(file.links())):
-        with pytest.raises(FormatError, match="sentence_id does not rise from 0"):
-            read(AlignmentFile(tmp_path / "a.h5"))
-    with AlignmentWriter(tmp_path / "b.h5", {}) as writer, pytest.raises(ValueError, match="sentence -5 comes after"):
-        add(writer, [], [], np.ones((1, 1)), 0.0, -5)
+    with pytest.raises(FormatError, match="sentence_id does not rise from 0"):
+        list(AlignmentFile(tmp_path / "a.h5").links())
 
 
 @pytest.mark.parametrize(
@@ -202,38 +198,19 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
         AlignmentFile(tmp_path / "a.h5")
 
 
-def test_missing_foreign_and_newer_files_are_named(tmp_path, edit_hdf5):
-    with pytest.raises(FormatError, match=r"missing\.h5: no such file"):
-        AlignmentFile(tmp_path / "missing.h5")
-    (tmp_path / "text.h5").write_text("text")
+def test_missing_weights_are_damage(tmp_path, edit_hdf5):
+    write(tmp_path / "a.h5", numbered(5))
+    with edit_hdf5(tmp_path / "a.h5") as file:
+        file["weights"].resize(3, axis=0)
+    with pytest.raises(FormatError, match="weights has 3 values; the records need 55"):
+        AlignmentFile(tmp_path / "a.h5")
+
+
+def test_folders_and_newer_files_are_named(tmp_path, edit_hdf5):
     with pytest.raises(FormatError, match=r"not an alignment file \(it is a folder\)"):
         AlignmentFile(tmp_path)
-    with pytest.raises(FormatError, match=r"text\.h5: not an alignment file"):
-        AlignmentFile(tmp_path / "text.h5")
-    with h5py.File(tmp_path / "foreign.h5", "w") as file:
-        file["weights"] = [1.0]
-    with pytest.raises(FormatError, match=r"foreign\.h5: .*not written by this version of nmtalign"):
-        AlignmentFile(tmp_path / "foreign.h5")
     write(tmp_path / "newer.h5", [])
     with edit_hdf5(tmp_path / "newer.h5") as file:
         file.attrs["format_version"] = 99
     with pytest.raises(FormatError, match="version 99"):
         AlignmentFile(tmp_path / "newer.h5")
-
-
-def test_damage_is_found(tmp_path, edit_hdf5):
-    path = tmp_path / "a.h5"
-    write(path, numbered(5))
-    with edit_hdf5(path) as file:
-        file["weights"].resize(3, axis=0)
-    with pytest.raises(FormatError, match="weights has 3 values; the records need 55"):
-        AlignmentFile(path)
-    write(path, numbered(5))
-    with edit_hdf5(path) as file:
-        del file["log_prob"]
-    with pytest.raises(FormatError, match="damaged"):
-        AlignmentFile(path)[0]
-    write(path, numbered(5))
-    path.write_bytes(path.read_bytes()[:-2000])
-    with pytest.raises(FormatError, match=r"a\.h5: "):
-        list(AlignmentFile(path))

@@ -112,6 +112,8 @@ def test_n_best_lists_are_never_cut(tmp_path):
 
 def test_ranks_follow_each_other(tmp_path):
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
+        with pytest.raises(ValueError, match="sentence -5 comes after"):
+            add(file, [], [], np.ones((1, 1)), 0.0, -5)
         for rank, sentence in ((1, None), (0, 7), (1, 8), (0, 7), (2, 7), (-1, 7), (1, 7)):
             follows = (sentence, rank) == (7, file.records)
             with contextlib.nullcontext() if follows else pytest.raises(ValueError, match=f"entry {rank}"):
@@ -141,10 +143,8 @@ def test_a_complete_file_is_left_alone(tmp_path):
     before = path.stat()
     with resumed(path) as file:
         assert file.records == 120
-    with (
-        pytest.raises(UsageError, match=r"a\.h5: is complete; the texts have more than its 120 pairs"),
-        resumed(path) as file,
-    ):
+    complete = r"a\.h5: is complete; the texts have more than its 120 pairs"
+    with pytest.raises(UsageError, match=complete), resumed(path) as file:
         feed(file)
     assert path.stat().st_mtime_ns == before.st_mtime_ns
     assert list(tmp_path.iterdir()) == [path]

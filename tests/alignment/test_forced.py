@@ -26,16 +26,8 @@ from nmtalign.text.tokenizer import Tokenizers, Vocabulary
 
 SOURCE = Vocabulary(["</s>", "<unk>", "the", "fox", "sees", "red", "boats"])
 TARGET = Vocabulary(["</s>", "<unk>", "le", "renard", "voit", "des", "bateaux", "rouges"])
-PAIRS = [
-    ("the fox", "le renard"),
-    ("", ""),
-    ("the fox sees red boats", "le renard voit des bateaux rouges"),
-    ("", "le renard"),
-    ("the heron", "le héron"),
-    ("fox", ""),
-    ("   ", "\t"),
-    ("boats", "des bateaux"),
-]
+PAIRS = [("the fox", "le renard"), ("", ""), ("the fox sees red boats", "le renard voit des bateaux rouges")]
+PAIRS += [("", "le renard"), ("the heron", "le héron"), ("fox", ""), ("   ", "\t"), ("boats", "des bateaux")]
 
 SYSTEMS = {**presets.SYSTEMS, "marginal": {"attention_kind": "marginal"}, "hard": {"attention_kind": "hard"}}
 ATTENDING = [name for name, settings in SYSTEMS.items() if settings.get("attention") != "none"]

@@ -133,7 +133,7 @@ def _add_links(parser):
 
 
 def _add_gpu(parser):
-    parser.add_argument("--size", type=_names, metavar="A,B,..", help="model sizes [paper; on a CPU tiny]")
+    parser.add_argument("--size", metavar="A,B,..", help="model sizes [paper; on a CPU tiny]")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu = a dry run of the same code")
     parser.add_argument("--batches", type=_numbers, metavar="A,B,..", help="sentences per batch [80,320,640,1280]")
     _add(parser, length=(None, "words per side, with `</s>` [30; on a CPU 3]"))
@@ -143,10 +143,6 @@ def _positive(text):
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
     return int(text)
-
-
-def _names(text):
-    return text.split(",")
 
 
 def _numbers(text):

@@ -43,7 +43,7 @@ def run(given):
     if not dry and not torch.cuda.is_available():
         raise ResourceError("PyTorch sees no CUDA device here; use a machine with one, or a dry run with --device cpu")
     path = given["json"] or Path(os.environ.get("OUT") or ".") / FILE
-    names = given["size"] or ["tiny" if dry else "paper"]
+    names = (given["size"] or ("tiny" if dry else "paper")).split(",")
     sizes = [Size.of(name, 50 if dry else 0, **(DRY if dry else {})) for name in names]
     batches, length = given["batches"] or ([2] if dry else [80, 320, 640, 1280]), given["length"] or (3 if dry else 30)
     results = {"benchmark": "gpu", "dry_run": dry, "machine": describe_machine(device.type)}
@@ -102,14 +102,10 @@ def kernels(size, device, sentences, length):
         updates()
         if cuda:
             torch.cuda.synchronize(device)
-    found = [
-        {
-            "name": event.key,
-            "launches": event.count / UPDATES,
-            "ms": (event.self_device_time_total if cuda else event.self_cpu_time_total) / UPDATES / 1e3,
-        }
-        for event in profiled.key_averages()
-    ]
+    found = []
+    for event in profiled.key_averages():
+        total = event.self_device_time_total if cuda else event.self_cpu_time_total
+        found.append({"name": event.key, "launches": event.count / UPDATES, "ms": total / UPDATES / 1e3})
     return sorted((one for one in found if one["ms"]), key=lambda one: -float(one["ms"]))
 
 

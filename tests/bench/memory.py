@@ -11,7 +11,7 @@ from nmtalign.errors import NmtalignError
 
 def peak_memory(variant, given):
     """Returns the peaks in MB of a new process that runs the variant twice; `given` are the options of the workload."""
-    task = json.dumps({**given, "variant": variant})
+    task = json.dumps({**given, "variant": variant}, default=str)
     done = subprocess.run([sys.executable, str(BENCH), "memory", task], capture_output=True, text=True)
     if done.returncode:
         why = complaint_in(done.stderr.splitlines())

@@ -243,10 +243,8 @@ def _scores(task, name, lines):
 
 def quality_table(results):
     """Returns a table with one row per toolkit: BLEU, dev loss in nats per word, perplexity, parameters, minutes."""
-    table = Table(
-        f"After {results['words']:,.0f} target words of {results['corpus']}",
-        ["", "BLEU", "dev loss", "dev ppl", "parameters", "minutes", "lines/s"],
-    )
+    heads = ["", "BLEU", "dev loss", "dev ppl", "parameters", "minutes", "lines/s"]
+    table = Table(f"After {results['words']:,.0f} target words of {results['corpus']}", heads)
     for name, figures in results["found"].items():
         if "failed" in figures:
             table.rows.append([name, "failed", *["-"] * 5])

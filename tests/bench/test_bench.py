@@ -65,17 +65,11 @@ def test_operations_are_those_that_the_naive_loop_does(cell, order, attention, r
     assert counter.get_total_flops() == pytest.approx(flops_of(size.model, shape) + extra, rel=0.03)
 
 
-LUONG = [name for name in SYSTEM_SIZES if name.startswith("luong")]
+WITHOUT_FEEDING = [(name, {"input_feeding": "none"}) for name in SYSTEM_SIZES if name.startswith("luong")]
+EACH_SYSTEM = [(name, {}) for name in SYSTEM_SIZES]
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        *[(name, {}) for name in SYSTEM_SIZES],
-        *[(name, {"input_feeding": "none"}) for name in LUONG],
-        ("light", {"cell": "minimal"}),
-    ],
-)
+@pytest.mark.parametrize(("name", "options"), [*EACH_SYSTEM, *WITHOUT_FEEDING, ("light", {"cell": "minimal"})])
 def test_operations_of_the_systems_are_those_of_the_model(name, options):
     size = Size.of(name, 60, **options, **SMALL)
     workload = random_workload(size, 3, 25)
@@ -136,7 +130,6 @@ def test_train_takes_the_batches_of_a_corpus_and_measures_the_memory(bench, reve
     found = json.loads(result.stdout[result.stdout.index("{\n") :])
     assert found["workload"]["model"]["target_vocabulary_size"] == len(reversal.target_vocabulary)
     assert len(found["workload"]["shapes"]) == 2
-    assert 0.5 < found["workload"]["useful"] <= 1
     peaks = found["variants"]["ours-bf16"]["peak_mb"]
     assert peaks["update"] >= peaks["loss_and_gradients"] > peaks["imports"] > 50
 

@@ -1,9 +1,6 @@
 """`bench train` compares training with the naive loop and the floor, on the same batches in the same run."""
 
 import statistics
-import subprocess
-import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,6 @@ from bench.workload import SYSTEM_SIZES, Size, Workload, corpus_workload, random
 from nmtalign.processor import keep_memory
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-NOTICED = 3.0  # seconds after which nmtalign has noticed that another process began or ended
 WORKLOAD_OPTIONS = ("size", "vocabulary", "batch", "length", "data", "batches", "threads", "set")
 
 
@@ -37,13 +33,11 @@ def run(given: dict[str, Any]) -> dict[str, Any]:
     results = {"benchmark": "train", "machine": describe_machine(), "workload": _describe(workload)}
     say(f"{in_words(results['machine'])}; {workload.origin}")
     results |= compare(workload, variants, given["repeats"])
-    options = {name: _plain(given[name]) for name in WORKLOAD_OPTIONS}
-    if given["threads"] > 1:
-        results["threads"] = beside_another(workload, variants[0], given["threads"], given["repeats"])
+    options = {name: given[name] for name in WORKLOAD_OPTIONS}
     for variant in variants if not given["no_memory"] else ():
         say(f"peak memory of {variant.name}")
         results["variants"][variant.name]["peak_mb"] = peak_memory(variant.name, options)
-    show(tables(results))
+    show([_main_table(results), _floor_table(results["floor"])])
     return results
 
 
@@ -79,28 +73,6 @@ def compare(workload: Workload, variants: list[Variant], repeats: int) -> dict[s
     return {"variants": found, "floor": floor_results, "ratios": _ratios(found)}
 
 
-def beside_another(workload: Workload, variant: Variant, threads: int, repeats: int) -> dict[str, dict[int, float]]:
-    """Target words per second of one and of several threads, alone and beside one busy process."""
-    task = partial(loss_and_gradients, variant, make_model(workload), workload)
-    speeds = {"alone": {}, "beside one busy process": {}}
-    for load, found in speeds.items():
-        busy = subprocess.Popen([sys.executable, "-Sc", "while True: pass"]) if load != "alone" else None
-        try:
-            for count in (threads, 1):
-                torch.set_num_threads(count)
-                end = time.perf_counter() + NOTICED
-                while time.perf_counter() < end:
-                    task()
-                seconds = take_turns({f"{count} threads, {load}": task}, repeats)
-                found[count] = workload.target_words / statistics.median(*seconds.values())
-        finally:
-            if busy:
-                busy.kill()
-                busy.wait()
-    torch.set_num_threads(threads)
-    return speeds
-
-
 def _rates(workload: Workload, flops: int, seconds: float) -> dict[str, float]:
     rates = {"target_words_per_second": workload.target_words, "sentences_per_second": workload.sentences}
     rates |= {"gflops": flops / 1e9}
@@ -123,19 +95,7 @@ def _describe(workload: Workload) -> dict[str, Any]:
     model = vars(workload.size.model)
     described = {"size": workload.size.name, "model": dict(model), "origin": workload.origin}
     counts = {"target_words": workload.target_words, "sentences": workload.sentences}
-    return described | counts | {"useful": workload.useful, "shapes": [vars(shape) for shape in workload.shapes]}
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
-
-
-def tables(results: dict[str, Any]) -> list[Table]:
-    """Returns the tables of the results, ratios first."""
-    made = [_main_table(results), _floor_table(results["floor"])]
-    if "threads" in results:
-        made.append(_threads_table(results["threads"]))
-    return made
+    return described | counts | {"shapes": [vars(shape) for shape in workload.shapes]}
 
 
 def _main_table(results: dict[str, Any]) -> Table:
@@ -150,29 +110,13 @@ def _main_table(results: dict[str, Any]) -> Table:
     for name, figures in found.items():
         peak = figures.get("peak_mb", {})
         peaks = [figure(peak.get(name)) for name in ("loss_and_gradients", "update")]
-        table.rows.append(
-            [
-                VARIANTS[name].title,
-                *(times(ratios[name][loop]) for loop in loops),
-                figure(figures["target_words_per_second"]),
-                f"{percent(figures['spread'])}",
-                figure(figures["gflops"]),
-                percent(figures["of_floor"]),
-                *(peaks if measured_memory else []),
-            ]
-        )
+        cells = [figure(figures["target_words_per_second"]), percent(figures["spread"]), figure(figures["gflops"])]
+        cells += [percent(figures["of_floor"]), *(peaks if measured_memory else [])]
+        table.rows.append([VARIANTS[name].title, *(times(ratios[name][loop]) for loop in loops), *cells])
     table.note = (
         f"{in_words(machine)}\nwords/s: target words with `</s>`, medians; spread: half the distance of the quartiles, "
         "above 10% no ratio is printed; peak: of a separate process (VmHWM), after loss and gradients, then updates"
     )
-    return table
-
-
-def _threads_table(speeds: dict[str, dict[int, float]]) -> Table:
-    counts = next(iter(speeds.values()))
-    table = Table("Beside another process: target words/s", ["", *(f"{count} threads" for count in counts)])
-    for load, found in speeds.items():
-        table.rows.append([load, *(figure(found[count]) for count in counts)])
     return table
 
 

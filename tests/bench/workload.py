@@ -1,6 +1,5 @@
 """The workload of training: model sizes, and batches of random words or of a prepared corpus."""
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,16 +17,6 @@ SYSTEM_SIZES = ("sutskever", "luong-global", "luong-local-m", "luong-local-p", "
 SIZES = {"paper": ("rnnsearch-30", 30000), "small": ("small", 10000), "tiny": ("tiny", 2000)}
 SIZES |= {name: (name, 10000) for name in SYSTEM_SIZES}
 FIRST_WORD = 2  # 0 is `</s>`, 1 is `<unk>`
-
-
-def useful_work(pairs, plan):
-    """The share of all positions, on both sides, that are real tokens, `</s>` included."""
-    real = padded = 0
-    for indices in plan:
-        for lengths in (pairs.source.lengths[indices], pairs.target.lengths[indices]):
-            real += int(lengths.sum()) + len(lengths)
-            padded += (int(lengths.max()) + 1) * len(lengths)
-    return real / padded if padded else 1.0
 
 
 @dataclass(frozen=True)
@@ -53,8 +42,7 @@ class Size:
 
     def with_vocabularies(self, source, target):
         """Returns the same size with the vocabularies of a corpus."""
-        model = dataclasses.replace(self.model, source_vocabulary_size=source, target_vocabulary_size=target)
-        return dataclasses.replace(self, model=model)
+        return replace(self, model=replace(self.model, source_vocabulary_size=source, target_vocabulary_size=target))
 
 
 @dataclass(frozen=True)
@@ -79,7 +67,6 @@ class Workload:
     size: Size
     batches: Sequence[Batch]
     origin: str
-    useful: float | None = None  # share of real words among all positions, in the batches of the preset
 
     @property
     def shapes(self):
@@ -117,7 +104,8 @@ def corpus_workload(size, folder, count, sentences, seed=0):
 
     corpus = Corpus.open(folder)
     size = size.with_vocabularies(len(corpus.source_vocabulary), len(corpus.target_vocabulary))
-    policy = policy_of(size.training, sentences, seed)
+    unit = {"batch_size": sentences, "batch_unit": "sentences"} if sentences else {}
+    policy = replace(size.training, **unit, seed=seed)
     train = corpus.splits["train"]
     chosen = eligible(train, size.training.max_length)
     if not len(chosen):
@@ -125,12 +113,6 @@ def corpus_workload(size, folder, count, sentences, seed=0):
     plan = plan_epoch(train, chosen, policy, 0)
     picked = np.unique(np.linspace(0, len(plan) - 1, count + 2).round().astype(int)[1:-1])
     batches = [make_batch([train.pair(int(index)) for index in plan[number]]) for number in picked]
-    unit = f"{policy.batch_size} {policy.batch_unit}"
-    origin = f"{len(batches)} of the {len(plan)} batches of {folder} ({unit}, windows of {policy.window})"
-    return Workload(size, batches, origin, useful_work(train, plan))
-
-
-def policy_of(training, sentences, seed):
-    """Returns a training with this seed, with `sentences` sentences per batch if they are given."""
-    size, unit = (sentences, "sentences") if sentences else (training.batch_size, training.batch_unit)
-    return replace(training, batch_size=size, batch_unit=unit, seed=seed)
+    each = f"{policy.batch_size} {policy.batch_unit}"
+    origin = f"{len(batches)} of the {len(plan)} batches of {folder} ({each}, windows of {policy.window})"
+    return Workload(size, batches, origin)

@@ -178,9 +178,8 @@ def test_the_lines_of_a_text_are_estimated_from_its_beginning(tmp_path, monkeypa
     path = tmp_path / "in.en"
     path.write_bytes(b"a line of words\n" * 20_000)
     read, raw = [], io.FileIO.readinto
-    monkeypatch.setattr(
-        io, "FileIO", type("File", (io.FileIO,), {"readinto": lambda *one: read.append(raw(*one)) or read[-1]})
-    )
+    counted = {"readinto": lambda *one: read.append(raw(*one)) or read[-1]}
+    monkeypatch.setattr(io, "FileIO", type("File", (io.FileIO,), counted))
     assert lines_of(path) == 20_000
     assert sum(read) < 200_000
     path.write_bytes(b"a\nb\nc")

@@ -31,10 +31,8 @@ def test_commands_work_with_a_note(capsys, old, new):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (
-            "train --cell lstm --no-copy --unidirectional --rho=0.5",
-            "--set cell=lstm --set copy=false --set bidirectional=false --set rho=0.5",
-        ),
+        ("train --cell lstm --no-copy --rho=0.5", "--set cell=lstm --set copy=false --set rho=0.5"),
+        ("train --unidirectional", "--set bidirectional=false"),
         ("prep --joint --vocabulary bpe --max-length 7", "--set joint=true --set max_length=7"),
         ("translate --weights float32", "--set alignment_type=float32"),
         ("align a b --backward x --forward=y", "--model x --model y"),

@@ -137,11 +137,10 @@ def test_text_that_is_not_raw_is_said_in_one_line(tmp_path):
 
 def test_the_content_and_not_the_name_says_that_a_file_has_both_languages(tmp_path):
     (tmp_path / "opus-en-de.tsv").write_text("en-US\ten-GB\tde\ngray\tgrey\tgrau\ncolor\tcolour\tFarbe\n")
-    unit = (
-        "<tu><tuv lang='de'><seg>rot</seg></tuv><tuv lang='en-US'><seg>red</seg></tuv><tuv lang='en-GB'><seg>pink</seg>"
-    )
+    words = (("de", "rot"), ("en-US", "red"), ("en-GB", "pink"))
+    unit = "".join(f"<tuv lang='{language}'><seg>{word}</seg></tuv>" for language, word in words)
     alone = "<tu><tuv lang='de'><seg>allein</seg></tuv></tu>"
-    (tmp_path / "Projekt.de").write_bytes(gzip.compress(f"<tmx>{unit}</tuv></tu>{alone}</tmx>".encode()))
+    (tmp_path / "Projekt.de").write_bytes(gzip.compress(f"<tmx><tu>{unit}</tu>{alone}</tmx>".encode()))
     languages = ("--source-language", "en_GB", "--target-language", "de-DE")
     done = nmtalign(tmp_path, "prep", "opus-en-de.tsv", *languages, "--dev", "Projekt.de", "-o", "d")
     assert done.returncode == 0, done.stderr

@@ -33,9 +33,7 @@ def test_blocks_are_equal_and_cover_all_lines(lines, count):
     assert max(map(len, blocks)) - min(map(len, blocks)) <= 1
 
 
-@pytest.mark.parametrize(
-    "text", ["", "1", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1.0/2", "٣/٤", "1/99999999999"]
-)
+@pytest.mark.parametrize("text", ["", "1", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1.0/2", "٣/٤", f"1/{9**12}"])
 def test_what_is_no_shard_is_refused(text):
     with pytest.raises(UsageError, match="give I/N"):
         Shard.parse(text)

@@ -39,9 +39,8 @@ def test_posterior_is_that_of_the_naive_model(config):
     for row, (source, target) in enumerate(models.PAIRS):
         source, target = [*source, EOS_ID], [*target, EOS_ID]
         contexts = []
-        log_probs, weights = naive.log_probs_and_weights(
-            model, source, target, change=lambda _, c, seen=contexts: seen.append(c) or c
-        )
+        change = lambda _, context, seen=contexts: seen.append(context) or context  # noqa: E731
+        log_probs, weights = naive.log_probs_and_weights(model, source, target, change=change)
         h = model.encode(torch.tensor([source]), torch.ones(1, len(source), dtype=torch.bool)).values[0].detach()
         for t, word_log_prob in enumerate(log_probs):
             (gradient,) = torch.autograd.grad(word_log_prob, contexts[t], retain_graph=True)

@@ -24,6 +24,7 @@ def problem(dtype, rows=43):
 def test_loss_and_gradients_are_pytorchs(smoothing, weighted, rows, block):
     """All rows at once, in several blocks, and in several chunks of a block; the last ones are short."""
     (features, weight, bias), targets = problem(torch.float64, rows)
+    bias.data[3] -= 900  # an improbable word
     row_weights = torch.randint(0, 2, (rows,)).double() if weighted else None
     given = features, weight, bias, targets, smoothing, row_weights
     objective, nll, log_probs = linear_cross_entropy(*given, None, block)
@@ -79,13 +80,6 @@ def test_bf16_products_keep_the_sums_in_float32(block):
     for found, wanted in zip(ours, theirs, strict=True):
         assert found.dtype == torch.float32
         assert float((found - wanted).norm() / wanted.norm()) < 0.01
-
-
-def test_an_improbable_word_has_its_true_loss():
-    features, bias = torch.zeros(2, 5), torch.zeros(WORDS)
-    bias[3], bias[4] = 500.0, -500.0
-    _, nll, _ = linear_cross_entropy(features, torch.zeros(WORDS, 5), bias, torch.tensor([4, 3]))
-    assert nll.item() == pytest.approx(1000.0)
 
 
 def test_no_rows_give_nothing():

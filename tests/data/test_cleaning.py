@@ -21,17 +21,9 @@ GOOD = [
     for j in range(10)
 ]
 NOISE = {
-    "broken text": [
-        ("It was summer.", "C'Ã©tait l'Ã©tÃ©."),
-        ("A \ufffd dog.", "Un chien."),
-        ("A\x07 cat.", "Un chat."),
-    ],
+    "broken text": [("It was hot.", "C'Ã©tait l'Ã©tÃ©."), ("A \ufffd dog.", "Un chien."), ("A\x07 cat.", "Un chat.")],
     "no letters": [("1990", "1990"), ("- ...", "Un point.")],
-    "copy": [
-        ("Introduction to the work", "Introduction to the work."),
-        ("ACME 12", "Acme"),
-        ("É tu", unicodedata.normalize("NFD", "É tu")),
-    ],
+    "copy": [("The work", "The work."), ("ACME 12", "Acme"), ("É tu", unicodedata.normalize("NFD", "É tu"))],
     "wrong script": [("Привет, как дела?", "Bonjour, comment ça va ?"), ("How are you?", "Τι κάνεις σήμερα;")],
     "markup": [("<a href='x.html'><b>go</b></a>", "<a href='x.html'><b>va</b></a>"), ("www.a.org", "Le site")],
     "length ratio": [("Yes.", "Oui, et c'est pourquoi nous avons décidé de partir demain matin très tôt.")],

@@ -156,9 +156,8 @@ def test_the_number_of_processes_changes_nothing(tmp_path, monkeypatch, sizes):
 @pytest.mark.parametrize("vocabulary", ["bpe", "unigram"])
 def test_subwords(tmp_path, vocabulary):
     pairs = many_pairs(300)
-    texts = write_pairs(
-        tmp_path, "train", [*pairs, ("", "x"), ("x", "\u200b\u3000\x00"), ("one\rtwo\u2028three", "un")]
-    )
+    odd = [("", "x"), ("x", "\u200b\u3000\x00"), ("one\rtwo\u2028three", "un")]
+    texts = write_pairs(tmp_path, "train", [*pairs, *odd])
     config = PrepConfig(vocabulary=vocabulary, size="100:120", max_length=20)
     dev = write_pairs(tmp_path, "dev", [("a ☃ b", "é")])
     summary = prepare(texts, tmp_path / "data", config, LANGUAGES, dev)
@@ -168,12 +167,10 @@ def test_subwords(tmp_path, vocabulary):
     assert summary.splits["train"].dropped["empty"] == 2
     assert summary.splits["train"].dropped["too long"] > 0
     assert max(split.source.lengths.max(), split.target.lengths.max()) <= 20
-    tokenizer = corpus.tokenizers.source
+    source, target = corpus.tokenizers.source, corpus.tokenizers.target
     pieces = corpus.source_vocabulary.decode(split.pair(0)[0])
-    kept = next(
-        s for s, t in pairs if len(tokenizer.tokenize(s)) <= 20 and len(corpus.tokenizers.target.tokenize(t)) <= 20
-    )
-    assert tokenizer.detokenize(pieces) == kept
+    kept = (s for s, t in pairs if len(source.tokenize(s)) <= 20 and len(target.tokenize(t)) <= 20)
+    assert source.detokenize(pieces) == next(kept)
     assert 1 in corpus.splits["dev"].pair(0)[0]
     assert {"source.spm", "target.spm"} <= files_of(tmp_path / "data").keys()
     prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, force=True)

@@ -54,9 +54,8 @@ def _mistaken(chance):
     return "reported" if kind == 3 else ""
 
 
-@pytest.mark.filterwarnings(
-    "ignore:.*fork.*:DeprecationWarning"
-)  # of Python 3.12, where a worker of pytest has threads
+# Of Python 3.12, where a worker of pytest has threads:
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_every_kind_of_failure_is_found_and_can_be_repeated():
     part = Part("mistaken", _mistaken, full=1, quick=1, limit=0.5)
     result = run_part(part, seed=8, numbers=range(20), seconds=60)

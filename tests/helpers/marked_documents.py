@@ -73,52 +73,36 @@ class DocumentMaker:
             inner = self.html(depth - 1) if depth and kind in ("inline", "block") else self.text()
             name = pick.choice(BLOCKS if kind == "block" else INLINE)
             number = self.number()
-            parts.append(
-                {
-                    "text": inner,
-                    "void": pick.choice(
-                        [f'<img id="{number}">', "<br>", f"<wbr id={number}>", f"<hr id='{number}' />"]
-                    ),
-                    "comment": f"<!-- {number} <b> -->",
-                    "hidden": pick.choice(
-                        [
-                            f"<code>{number}()</code>",
-                            f"<script>if (a<b) '{number}</b>'</script>",
-                            f"<pre> {number}\n</pre>",
-                        ]
-                    ),
-                }.get(kind, f'<{name} id="{number}" title="a > b">{inner}</{name}>')
-            )
+            void = pick.choice([f'<img id="{number}">', "<br>", f"<wbr id={number}>", f"<hr id='{number}' />"])
+            script = f"<script>if (a<b) '{number}</b>'</script>"
+            hidden = pick.choice([f"<code>{number}()</code>", script, f"<pre> {number}\n</pre>"])
+            others = {"text": inner, "void": void, "comment": f"<!-- {number} <b> -->", "hidden": hidden}
+            parts.append(others.get(kind, f'<{name} id="{number}" title="a > b">{inner}</{name}>'))
         return "".join(parts)
 
     def codes(self, depth=3):
         pick, parts = self.chance, []
         for _ in range(pick.randint(1, 4)):
             number, inner = self.number(), self.codes(depth - 1) if depth else self.text()
-            parts.append(
-                pick.choice(
-                    [
-                        self.text(),
-                        f'<g id="{number}">{inner}</g>',
-                        f'<mrk mtype="x" mid="{number}">{inner}</mrk>',
-                        f'<x id="{number}"/>',
-                        f'<ph id="{number}">{{0}} the fox</ph>',
-                        f'<bpt id="{number}">&lt;b&gt;</bpt>{inner}<ept id="{number}">&lt;/b&gt;</ept>',
-                        f'<bx id="{number}"/>{self.text()}<g id="{number}_">the <ex id="{number}"/> fox</g>',
-                        f"&lt;i&gt;{inner}&lt;/i&gt;",
-                        f"<!-- {number} -->",
-                    ]
-                )
-            )
+            forms = [
+                self.text(),
+                f'<g id="{number}">{inner}</g>',
+                f'<mrk mtype="x" mid="{number}">{inner}</mrk>',
+                f'<x id="{number}"/>',
+                f'<ph id="{number}">{{0}} the fox</ph>',
+                f'<bpt id="{number}">&lt;b&gt;</bpt>{inner}<ept id="{number}">&lt;/b&gt;</ept>',
+                f'<bx id="{number}"/>{self.text()}<g id="{number}_">the <ex id="{number}"/> fox</g>',
+                f"&lt;i&gt;{inner}&lt;/i&gt;",
+                f"<!-- {number} -->",
+            ]
+            parts.append(pick.choice(forms))
         return "".join(parts)
 
     def xliff(self):
-        units = "".join(
-            f'<trans-unit id="{self.number()}"><source>{self.codes()}</source></trans-unit>\n' for _ in range(3)
-        )
+        units = [f'<trans-unit id="{self.number()}"><source>{self.codes()}</source></trans-unit>\n' for _ in range(3)]
         return (
             '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file source-language="en"><body>\n'
-            f"{units}</body></file></xliff>"
+            f"{''.join(units)}</body></file></xliff>"
         )
 
     def cues(self, markup):
@@ -127,9 +111,8 @@ class DocumentMaker:
             lines = [self.cue_line(markup) for _ in range(self.chance.randint(1, 3))]
             lines = [line for line in lines if line.strip()]
             mark = "." if markup == "vtt" else ","
-            times = f"00:00:{number:02}{mark}000 --> 00:00:{number:02}{mark}900" + self.chance.choice(
-                ["", " align:left"]
-            )
+            place = self.chance.choice(["", " align:left"])
+            times = f"00:00:{number:02}{mark}000 --> 00:00:{number:02}{mark}900{place}"
             blocks.append("\n".join([str(number), times, *lines]) + "\n")
         return "\n".join(blocks)
 

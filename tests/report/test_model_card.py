@@ -74,9 +74,7 @@ def test_hostile_names_are_text(model):
     assert not any(line.startswith(("# a", "# b")) for line in card.splitlines())
 
 
-@pytest.mark.parametrize(
-    "content", ["{", "[]", "{}", json.dumps(score("1")), json.dumps(score(None)), '{"systems": [1]}']
-)
+@pytest.mark.parametrize("content", ["{", "[]", "{}", *map(json.dumps, (score("1"), score(None), {"systems": [1]}))])
 def test_scores_of_another_form(model, content):
     (model / "scores.json").write_text(content)
     with pytest.raises(FormatError, match=r"scores\.json: not what `nmtalign score"):

@@ -27,19 +27,10 @@ HOSTILE = [
     '</script></style></title><script>alert(1)</script><img src=x onerror="alert(1)" alt=\'',
     '"> <a href="javascript:alert(1)">x</a> {{ 7 * 7 }} {% for %} $title &amp; &#60;b>',
     "a|b *c* _d_ **e** [x](http://y) ![x](y) `f` ~~g~~ # h <http://z> \\| \\",
-    "- item",
-    "1. item",
-    "# heading",
-    "> quote",
-    "``` code",
-    "one ` two `` three ``` end`",
-    "||| --- |||",
-    "- - -",
-    "1)",
-    "    code",
-    "[x]: http://y",
     "a\x00b\x1b\ud800\uffff\x85c \u202e right to left",
 ]
+HOSTILE += ["- item", "1. item", "# heading", "> quote", "``` code", "one ` two `` three ``` end`", "||| --- |||"]
+HOSTILE += ["- - -", "1)", "    code", "[x]: http://y"]
 
 
 def everything(text: str) -> Document:

@@ -64,39 +64,24 @@ ODD = [
 )
 def test_scores_and_signatures_equal_sacrebleus_command_line(tmp_path, count, flags, options):
     hypotheses, first, second = noisy_corpus(40)
-    texts = [
-        lines + odd for lines, odd in zip((hypotheses, first, second, first), (ODD, ODD[::-1], ODD, ODD), strict=True)
-    ][: count + 1]
+    texts = [hypotheses + ODD, first + ODD[::-1], second + ODD, first + ODD][: count + 1]
     expected = sacrebleu_scores(tmp_path, texts, "-m", "bleu", "chrf", "ter", "--chrf-word-order", "2", *flags)
     read = [read_text(tmp_path / f"{number}.txt").lines for number in (count, *range(count))]
     scores = corpus_scores(*read, options=MetricOptions(("bleu", "chrf++", "ter"), **options))
     assert [(score.signature, f"{score.value:.2f}") for score in scores] == expected
 
 
-CHINESE = [
-    "今天，那个老的老师看见猫。",
-    "王先生在2024年12月3日买了3.5公斤苹果。",
-    "他说：“你好！”",
-    "",
-    "使用Python 3.11和torch。",
-]
+CHINESE = ["今天，那个老的老师看见猫。", "王先生在2024年12月3日买了3.5公斤苹果。", "他说：“你好！”", ""]
+CHINESE += ["使用Python 3.11和torch。"]
 JAPANESE = ["私は昨日東京へ行きました。", "これはペンです。", "コンピューターが3.5台あります！", "", "ＡＢＣと１２３"]
 KOREAN = ["나는 어제 서울에 갔습니다.", "이것은 책입니다.", "안녕하세요, 3.5개!", "", "GPU 2개"]
 THAI = ["ฉันไปโรงเรียนเมื่อวานนี้", "นี่คือหนังสือ 3.5 เล่ม", "สวัสดี", "", "x y"]
 BURMESE = ["မင်္ဂလာပါ။ နေကောင်းလား။", "ကျွန်တော် ကျောင်းသွားတယ်။", "စာအုပ် ၃ အုပ်", "", "a"]
+BY_CHARACTERS = [("char", lines) for lines in (THAI, BURMESE, CHINESE)]
+BY_WORDS = [("zh", CHINESE), ("ja-mecab", JAPANESE), ("ko-mecab", KOREAN)]
 
 
-@pytest.mark.parametrize(
-    ("tokenize", "lines"),
-    [
-        ("zh", CHINESE),
-        ("char", THAI),
-        ("char", BURMESE),
-        ("char", CHINESE),
-        ("ja-mecab", JAPANESE),
-        ("ko-mecab", KOREAN),
-    ],
-)
+@pytest.mark.parametrize(("tokenize", "lines"), [*BY_CHARACTERS, *BY_WORDS])
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_bleu_of_languages_without_spaces_equals_sacrebleus(tokenize, lines, lowercase):
     if not has_tokenizer(tokenize):
@@ -117,9 +102,8 @@ def test_bleu_of_languages_without_spaces_equals_sacrebleus(tokenize, lines, low
 @pytest.mark.parametrize("mecab", [True, False])
 def test_the_target_language_chooses_the_tokeniser(monkeypatch, mecab):
     monkeypatch.setattr(metrics, "has_tokenizer", lambda name: mecab or not name.endswith("-mecab"))
-    expected = dict.fromkeys(
-        ["zh", "zh-CN", "zh_TW", "zh_Hans", "zho_Hant", "cmn", "Chinese", "yue", "wuu", "lzh"], "zh"
-    )
+    chinese = ["zh", "zh-CN", "zh_TW", "zh_Hans", "zho_Hant", "cmn", "Chinese", "yue", "wuu", "lzh"]
+    expected = dict.fromkeys(chinese, "zh")
     expected |= dict.fromkeys(["th", "tha", "th-TH", "lo", "km", "my", "mya", "my_MM", "bo", "dz"], "char")
     expected |= dict.fromkeys(["ja", "ja-JP", "jpn_Jpan", "Japanese"], "ja-mecab" if mecab else "char")
     expected |= dict.fromkeys(["ko", "kor", "ko_KR"], "ko-mecab" if mecab else "char")
@@ -210,9 +194,8 @@ def old_bleu(hypotheses, references):
         lengths[0] += len(hypothesis)
         lengths[1] += min((abs(len(line) - len(hypothesis)), len(line)) for line in wanted)[1]
         for order in range(4):
-            counts = [
-                Counter(zip(*(line[k:] for k in range(order + 1)), strict=False)) for line in (hypothesis, *wanted)
-            ]
+            each = ((line[k:] for k in range(order + 1)) for line in (hypothesis, *wanted))
+            counts = [Counter(zip(*parts, strict=False)) for parts in each]
             most = functools.reduce(operator.or_, counts[1:])
             matches[order] += (counts[0] & most).total()
             totals[order] += counts[0].total()

@@ -15,15 +15,9 @@ from nmtalign.scoring.score_document import bar, figure, score_document
 
 PLAIN = Part("all", 4, {"BLEU": Estimate(12.345678901), "TER": Estimate(80.0)}, 0.9)
 EMPTY = Part(">10", 0, {"BLEU": Estimate(None), "TER": Estimate(None)}, None)
-TESTED = Part(
-    "all",
-    4,
-    {
-        "BLEU": Estimate(15.0, 15.1, 14.0, 16.25, {"bs": 0.012, "ar": 0.5}, "winner"),
-        "TER": Estimate(79.0, p_values={"bs": None, "ar": 0.25}, mark="tie"),
-    },
-    1.0,
-)
+WINNER = Estimate(15.0, 15.1, 14.0, 16.25, {"bs": 0.012, "ar": 0.5}, "winner")
+TIE = Estimate(79.0, p_values={"bs": None, "ar": 0.25}, mark="tie")
+TESTED = Part("all", 4, {"BLEU": WINNER, "TER": TIE}, 1.0)
 HOSTILE = "le \x1b[2J<b>chat</b> \u202edort"
 
 

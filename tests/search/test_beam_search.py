@@ -1,5 +1,6 @@
 """Beam search compared with enumeration and with forced decoding, in any batch; prefixes, candidates, scores."""
 
+import itertools
 import math
 
 import numpy as np
@@ -29,50 +30,29 @@ PENALTIES = [
 
 
 # The systems around the paper, with windows that are narrower than the sentences, and attention that is not soft.
-SYSTEMS_AROUND = ["sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light"]
-MARGINAL = {"attention_kind": "marginal"}
-LATENT = {
-    "marginal": {**MARGINAL, "attention_positions": 2},
-    "marginal-stack": {**MARGINAL, "attention_positions": 2, "layers": 2, "order": "update-look-generate"},
-    "marginal-all": {**MARGINAL, "order": "look-update-generate"},
-    "hard": {"attention_kind": "hard"},
-}
-OTHERS = {**LATENT, "transformer": {**tables.TRANSFORMER, "alignment_layer": 1}}
-OTHERS |= {"transformer-post": {**tables.TRANSFORMER, "norm": "post"}}
-SYSTEMS_AROUND += OTHERS
+AROUND = [SYSTEMS[name] for name in ("sutskever", "luong-global", "gnmt", "light")]
+AROUND += [{**SYSTEMS[name], "attention_window": 2} for name in ("luong-local-m", "luong-local-p")]
+AROUND += [{"attention_kind": "hard"}, {"attention_kind": "marginal", "order": "look-update-generate"}]
+MARGINAL = {"attention_kind": "marginal", "attention_positions": 2}
+AROUND += [MARGINAL, {**MARGINAL, "layers": 2, "order": "update-look-generate"}]
+AROUND += [{**tables.TRANSFORMER, "alignment_layer": 1}, {**tables.TRANSFORMER, "norm": "post"}]
+AROUND = [{"spread": 1.5, **kind} for kind in AROUND]
 
 
-def system(name, **changes):
-    window = {"attention_window": 2} if "local" in name else {}
-    return tables.small_model(**{"spread": 1.5, **{**SYSTEMS, **OTHERS}[name], **window, **changes})
-
-
-@pytest.mark.parametrize("name", SYSTEMS_AROUND)
-def test_full_width_is_exhaustive_search_of_every_system(name):
-    scorer, source = tables.scorer_of(system(name)), [2, 3]
-    expected = tables.enumerated(scorer, source, tables.every_translation(3, [2, 3, 4]), Scoring())
-    found = search(scorer, [source], beam=200, n_best=200, allow_unk=False, max_length_ratio=1.0)[0]
-    assert texts(found) == [tokens for _, tokens in expected]
-    assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
-
-
-@pytest.mark.parametrize("name", SYSTEMS_AROUND)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_beam_score_is_forced_score_of_every_system(name, dtype, rounding):
-    check_beam_score(system(name).to(dtype), rounding)
-
-
-@pytest.mark.parametrize("name", SYSTEMS_AROUND)
-def test_batch_composition_changes_nothing_in_any_system(name, rounding):
-    check_batch_composition(system(name, hidden=32, attention_hidden=32), {"beam": 3, "n_best": 3}, rounding)
-
-
-@pytest.mark.parametrize("penalties", PENALTIES, ids=str)
-@pytest.mark.parametrize(("allow_unk", "copy"), [(False, False), (True, False), (True, True)])
-def test_full_width_is_exhaustive_search(penalties, allow_unk, copy):
-    model = tables.small_model(copy=copy)
+@pytest.mark.parametrize(
+    ("kind", "allow_unk", "penalties"),
+    [
+        *((kind, False, {}) for kind in AROUND),
+        *(({}, False, penalties) for penalties in PENALTIES),
+        *(({}, True, penalties) for penalties in PENALTIES),
+        *(({"copy": True}, True, penalties) for penalties in PENALTIES),
+    ],
+    ids=str,
+)
+def test_full_width_is_exhaustive_search(kind, allow_unk, penalties):
+    model = tables.small_model(**kind)
     scorer, source, copies = tables.scorer_of(model), SENTENCES[0], tables.copies_of(model, SENTENCES[:1])
-    words = [*([1] if allow_unk else []), 2, 3, 4, *([5] if copy else [])]
+    words = [*([1] if allow_unk else []), 2, 3, 4, *([5] if "copy" in kind else [])]
     every = tables.every_translation(3, words)
     expected = tables.enumerated(scorer, source, every, Scoring(**penalties), copies=copies and copies[0])
     options = {"beam": 200, "n_best": 200, "allow_unk": allow_unk, "max_length_ratio": 1.0, **penalties}
@@ -84,6 +64,7 @@ def test_full_width_is_exhaustive_search(penalties, allow_unk, copy):
 @pytest.mark.parametrize(
     "kind",
     [
+        *AROUND,
         {},
         {"attention": "none"},
         {"coverage": "linguistic"},
@@ -99,10 +80,7 @@ def test_full_width_is_exhaustive_search(penalties, allow_unk, copy):
     [("look-generate-update", "paper", torch.float32), ("look-update-generate", "cudnn", torch.float64)],
 )
 def test_beam_score_is_forced_score(kind, order, cell, dtype, rounding):
-    check_beam_score(tables.small_model(order=order, cell=cell, **kind).to(dtype), rounding)
-
-
-def check_beam_score(model, rounding):
+    model = tables.small_model(**{"order": order, "cell": cell, **kind}).to(dtype)
     copies = tables.copies_of(model)
     found = search(tables.scorer_of(model), SENTENCES, copies=copies, beam=4, n_best=3, keep_weights=True)
     assert any(number >= WORDS for own in found for each in own for number in each.tokens) == model.config.copy
@@ -123,15 +101,18 @@ def check_beam_score(model, rounding):
 
 
 @pytest.mark.parametrize(
-    ("beam", "penalties"), [(1, {}), (3, {"coverage_penalty": 0.5, "word_penalty": -0.5}), (12, {})], ids=str
+    ("kind", "options"),
+    [
+        *(({**kind, "hidden": 32, "attention_hidden": 32}, {"beam": 3}) for kind in AROUND),
+        *itertools.product(
+            ({"seed": 4}, {"seed": 4, "coverage": "linguistic"}, {"seed": 4, "copy": True}),
+            ({"beam": 1}, {"beam": 3, "coverage_penalty": 0.5, "word_penalty": -0.5}, {"beam": 12}),
+        ),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("kind", [{}, {"coverage": "linguistic"}, {"copy": True}], ids=str)
-def test_batch_composition_and_order_change_nothing(beam, penalties, kind, rounding):
-    options = {"beam": beam, "n_best": min(beam, 3), **penalties}
-    check_batch_composition(tables.small_model(seed=4, **kind), options, rounding)
-
-
-def check_batch_composition(model, options, rounding):
+def test_batch_composition_and_order_change_nothing(kind, options, rounding):
+    options, model = {"n_best": min(options["beam"], 3), **options}, tables.small_model(**kind)
     scorer = tables.scorer_of(model)
     error = rounding.of_steps(model, 20)  # the longest source and its translation have fewer words together
 

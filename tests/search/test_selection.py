@@ -106,9 +106,8 @@ def anywhere(most):
 def test_many_words_with_prefixes_and_phrases_anywhere(words, beam, seed, prefixes, phrases, few):
     """Searched together as each sentence by itself, with the best found by sorting, and without phrases as naively."""
     scorer = tables.TableScorer.wide(seed, words)
-    allowed = [
-        set(range(2, 4090, 3)) | set().union(prefix, *own) for prefix, own in zip(prefixes, phrases, strict=True)
-    ]
+    given = zip(prefixes, phrases, strict=True)
+    allowed = [{*range(2, 4090, 3)}.union(prefix, *own) for prefix, own in given]
     allowed[seed % 5] |= set(range(2, words))  # of one sentence all, of the others few
     candidates = tables.candidates_of(*allowed) if few else None
     options = {"beam": beam, "n_best": beam, "max_length_ratio": 1.0, "search": "paper"}

@@ -4,7 +4,6 @@ import bz2
 import gzip
 import io
 import lzma
-import os
 import subprocess
 import sys
 import tarfile
@@ -19,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.text.lines import LONGEST_LINE, bare_name, decode_line, is_stream, read_lines, read_pairs, reading
+from nmtalign.text.lines import LONGEST_LINE, bare_name, decode_line, is_stream, read_lines, read_pairs
 
 Pack = Callable[[bytes], bytes]
 PACKS: list[Pack] = [bytes, gzip.compress, bz2.compress, lzma.compress, zstandard.compress]
@@ -227,14 +226,6 @@ def test_without_zstandard_the_error_names_the_extra(tmp_path: Path, monkeypatch
     path = write(tmp_path / "text.zst", zstandard.compress(b"a\n"))
     with pytest.raises(UsageError, match=r'text\.zst: .*pip install "nmtalign\[zst\]"'):
         list(read_lines(path))
-
-
-def test_reading_closes_what_it_opened(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0  # noqa: PTH208
-    with reading(write(tmp_path / "packed", gzip.compress(b"one\n"))) as stream:
-        assert stream.read() == b"one\n"
-    after = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0  # noqa: PTH208
-    assert after == before
 
 
 def test_pairs(tmp_path: Path) -> None:

@@ -57,13 +57,11 @@ def test_columns(tmp_path, content, columns, pairs):
 
 
 def test_the_choice_is_told(tmp_path):
+    of_tmx = "c: TMX, en is the source, fr the target; its languages are EN, FR_ca, de, en, en-GB, en-US, fr"
     for content, note in (
         ("fr\ten\nun\tone\n", "c: column 2 (en) is the source, column 1 (fr) the target"),
         ("a\tb\n", "c: column 1 is the source, column 2 the target; line 1 is a pair, no header"),
-        (
-            TMX.format(encoding="utf-8"),
-            "c: TMX, en is the source, fr the target; its languages are EN, FR_ca, de, en, en-GB, en-US, fr",
-        ),
+        (TMX.format(encoding="utf-8"), of_tmx),
         ("en-US\tfr-FR\ten_GB\na\tb\tc\n", "c: column 1 (en-US) is the source, column 2 (fr-FR) the target"),
     ):
         found = text(tmp_path, content)
@@ -182,18 +180,9 @@ def test_a_header_with_another_region_is_no_pair(tmp_path):
 
 
 def test_the_region_of_the_first_unit_is_kept(tmp_path):
-    found = ParallelText(
-        tmx(
-            tmp_path,
-            {"zh-CN": "1", "fr": "a"},
-            {"zh-TW": "2", "zh-CN": "3", "fr": "b"},
-            {"zh-TW": "4", "fr": "c"},
-            {"zh-TW": "5", "zh": "6", "fr": "d"},
-            [("fr", " "), ("fr", "e"), ("zh-CN", "7"), ("zh-CN", "8")],
-        ),
-        None,
-        ("fr", "zh"),
-    )
+    units = [{"zh-CN": "1", "fr": "a"}, {"zh-TW": "2", "zh-CN": "3", "fr": "b"}, {"zh-TW": "4", "fr": "c"}]
+    units += [{"zh-TW": "5", "zh": "6", "fr": "d"}, [("fr", " "), ("fr", "e"), ("zh-CN", "7"), ("zh-CN", "8")]]
+    found = ParallelText(tmx(tmp_path, *units), None, ("fr", "zh"))
     assert list(found) == [("a", "1"), ("b", "3"), ("c", "4"), ("d", "6"), ("e", "7")]
     assert found.note.endswith("its languages are fr, zh, zh-CN, zh-TW")
 
@@ -212,10 +201,8 @@ _ELEMENTS = "ph type='x-LineBreak',bpt type='lb',hi type='x-LineBreak',x ctype='
         ("one<ph><sub>&lt;br/&gt;</sub></ph>two", "one two"),
         ("one &lt;br/&gt;two", "one two"),
         ("one <ph>&lt;br/&gt;</ph> , two<ph/>.", "one , two."),
-        (
-            "un<bpt i='1'>&lt;b&gt;</bpt>believ<ept i='1'>&lt;/b&gt;</ept>able <g id='1'>mid</g>night",
-            "unbelievable midnight",
-        ),
+        ("un<bpt i='1'>&lt;b&gt;</bpt>believ<ept i='1'>&lt;/b&gt;</ept>able", "unbelievable"),
+        ("<g id='1'>mid</g>night", "midnight"),
         ("un<ph>&lt;b&gt;</ph>believ<ph>&lt;/b&gt;</ph>able", "unbelievable"),
         ("a <ph/> b <bpt>x</bpt> c<ph/><ph/>d", "a b c d"),
         ("<ph/>Press <x/>, (<ph/>e<ph/>) 3.<ph/>5 l'<ph/>eau<ph/>", "Press , (e) 3.5 l'eau"),

@@ -130,9 +130,8 @@ def test_anything_else_is_named_by_file_and_line(line, message):
 def test_what_was_written_can_be_read_again():
     request = read_request('{"text": "the cat", "id": "x", "doc": "é\\u2028"}', "")
     alternative = Alternative("le chat", ("le", "chat"), -0.5, -1.5, (-0.5, -0.75, -0.25))
-    written = OutputFormat(TranslateConfig(word_scores=True)).json_line(
-        9, translation_of(request, ("the", "cat"), 0, alternative)
-    )
+    translation = translation_of(request, ("the", "cat"), 0, alternative)
+    written = OutputFormat(TranslateConfig(word_scores=True)).json_line(9, translation)
     again = read_request(written, "")
     assert again.text == "the cat"
     assert (again.extra["id"], again.extra["doc"]) == ("x", "é\u2028")

@@ -20,9 +20,8 @@ WEIGHTS = np.array([[0.125, 0.75, 0.125], [0.25, 0.25, 0.5], [0, 0.99999, 0.0000
 
 def translation(*texts, extra=None, weights=None):
     """With alternative n of n words, each `a`."""
-    found = tuple(
-        Alternative(text, ("a",) * n, -n / 7, -n / 3, (-0.25,) * (n + 1), weights) for n, text in enumerate(texts, 1)
-    )
+    each = enumerate(texts, 1)
+    found = (Alternative(text, ("a",) * n, -n / 7, -n / 3, (-0.25,) * (n + 1), weights) for n, text in each)
     return translation_of(Request("a\u2028 \x00b", extra=extra or {}), ("a", "\x00b"), 1, *found)
 
 
@@ -57,20 +56,10 @@ def test_a_line_of_json():
     line = written(7, translation("un |||| deux", 'é "\u2028'), format="json")
     assert "é" in line
     assert len(line.splitlines()) == 1
-    assert json.loads(line) == {
-        "id": 7,
-        "source": "a\u2028 \x00b",
-        "translation": "un |||| deux",
-        "score": -0.142857,
-        "log_prob": -0.333333,
-        "tokens": ["a"],
-        "source_tokens": ["a", "\x00b"],
-        "source_unknown": 1,
-        "n_best": [
-            {"translation": "un |||| deux", "score": -0.142857, "log_prob": -0.333333, "tokens": ["a"]},
-            {"translation": 'é "\u2028', "score": -0.285714, "log_prob": -0.666667, "tokens": ["a", "a"]},
-        ],
-    }
+    source = {"id": 7, "source": "a\u2028 \x00b", "source_tokens": ["a", "\x00b"], "source_unknown": 1}
+    best = {"translation": "un |||| deux", "score": -0.142857, "log_prob": -0.333333, "tokens": ["a"]}
+    second = {"translation": 'é "\u2028', "score": -0.285714, "log_prob": -0.666667, "tokens": ["a", "a"]}
+    assert json.loads(line) == {**source, **best, "n_best": [best, second]}
 
 
 def test_word_scores_alignments_and_pieces_in_json():

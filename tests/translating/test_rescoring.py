@@ -11,16 +11,8 @@ from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.translating.rescoring import ScoredPair, read_n_best, score_pairs, scored_line
 
 LINES = ["the fox sees a boat .", "", "a heron", "a a a a red red red", "\t\u200b ", "fox", "the fox ."]
-PAIRS = [
-    ("the fox", "le renard"),
-    ("", ""),
-    ("the fox sees a red boat .", "le renard voit un bateau rouge ."),
-    ("", "le renard"),
-    ("a heron", "un héron"),
-    ("fox", ""),
-    (" \t\ufeff", "\u200b "),
-    ("boat", "bateau"),
-]
+PAIRS = [("the fox", "le renard"), ("", ""), ("the fox sees a red boat .", "le renard voit un bateau rouge .")]
+PAIRS += [("", "le renard"), ("a heron", "un héron"), ("fox", ""), (" \t\ufeff", "\u200b "), ("boat", "bateau")]
 
 
 @pytest.fixture(scope="module")

@@ -312,9 +312,8 @@ def test_no_spaces_are_inserted_where_a_language_has_none(language, known):
     tokens = pieces.tokenize("我喜欢猫。")
     for beam in (1, 5):
         translate = scripted(chinese, *tokens, beam=beam).translate
-        there, longer, latin = (
-            next(translate([Request("a", phrases=(phrase,))])).text for phrase in ("猫", "猫科", "我。")
-        )
+        asked = [Request("a", phrases=(phrase,)) for phrase in ("猫", "猫科", "我。")]
+        there, longer, latin = (found.text for found in translate(asked))
         assert there == "我喜欢猫。"
         assert "猫科" in longer
         assert "我。" in latin
@@ -521,9 +520,8 @@ def test_lines_never_hold_the_end_of_a_line():
 
 def test_long_sentences_make_small_batches(loaded):
     shapes = []
-    translator = watched(
-        loaded, lambda source: shapes.append(tuple(source.shape)), max_length_ratio=0.1, batch_size=402
-    )
+    options = {"max_length_ratio": 0.1, "batch_size": 402}
+    translator = watched(loaded, lambda source: shapes.append(tuple(source.shape)), **options)
     list(translator.translate(["a fox"] * 6 + ["a fox " * 100] * 3))
     assert sorted(shapes) == [(2, 201), (2, 201), (5, 3)]
 

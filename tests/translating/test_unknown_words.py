@@ -9,10 +9,8 @@ from nmtalign.translating.unknown_words import read_lexicon, replace_unknowns
 
 def test_the_most_probable_translation_wins_and_of_equal_ones_the_first(tmp_path):
     path = tmp_path / "lexicon"
-    path.write_text(
-        "fox renard 0.4\nfox goupil 0.6\nboat\tbateau 0.5\nboat navire 0.5\nox bœuf\nox boeuf 0.9\nNULL le 1\n"
-    )
-    assert read_lexicon(path) == {"fox": "goupil", "boat": "bateau", "ox": "bœuf"}
+    path.write_text("fox renard 0.4\nfox goupil 0.6\nboat\tnef 0.5\nboat navire 0.5\nox bœuf\nox boeuf 0.9\nNULL a 1\n")
+    assert read_lexicon(path) == {"fox": "goupil", "boat": "nef", "ox": "bœuf"}
     path.write_text("fox goupil -3.5\nfox renard -0.5\nfox <eps> -0.1\n")  # logarithms, as fast_align writes them
     assert read_lexicon(path) == {"fox": "renard"}
 

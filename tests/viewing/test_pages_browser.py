@@ -295,11 +295,10 @@ def test_a_weight_that_is_changed_with_the_keyboard_changes_the_translation(brow
     for place in range(6):
         for key in ("End", "Home"):
             browser.run("document.querySelectorAll('#weights input')[arguments[0]].focus()", place)
-            entries = browser.run("return document.querySelector('#log').value").count("translation:")
+            entries = "return document.querySelector('#log').value.split('translation:').length"
+            before_it = browser.run(entries)
             browser.press(key)
-            browser.until(
-                "return document.querySelector('#log').value.split('translation:').length > arguments[0] + 1", entries
-            )
+            browser.until(f"{entries} > arguments[0]", before_it)
             weights = [float(number) for number in browser.texts("#weights td:nth-child(3)")]
             assert sum(weights) == pytest.approx(1, abs=0.01)
             assert weights[place] == (key == "End")
