@@ -97,7 +97,7 @@ class DryRun:
         checkpoint = None if restart else setup.find_run()
         with keeping_generators(setup.device, config.threads):
             setup.build(self.advice.append)
-            self.advice += [setup.guide.note] if setup.guide and setup.guide.note else []
+            self.advice += setup.notices()
             self.done = checkpoint.position if checkpoint else Position()
             if checkpoint:
                 load_state(checkpoint.path, setup.model, setup.optimizer)

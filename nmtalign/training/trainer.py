@@ -27,6 +27,7 @@ from nmtalign.training.validation import Validator
 from nmtalign.version import __version__
 
 BAD_IN_A_ROW = 10
+_SHORT = 30.0  # seconds: a validation may take as long, also if the time limit is shorter
 _RECENT = 5.0  # seconds: updates that are longer ago hardly count as recent
 
 
@@ -83,10 +84,10 @@ class Trainer:
         self._plan, self._planned = setup.plan(self.position.epoch), self.position.epoch
         words = count_words(setup.corpus)
         self._advice = BudgetAdvice(self.config, preset, words, self._updates_in_epoch, notice)
-        asked, work = (lambda: self._stop_asked is not None), partial(self._emit, events.Working, "validating")
-        self._validator = Validator(setup, asked, work) if len(setup.corpus.splits.get("dev") or ()) else None
+        work, dev = partial(self._emit, events.Working, "validating"), setup.corpus.splits.get("dev")
+        self._validator = Validator(setup, self._must_stop_validating, work) if dev else None
         if self._validator and not self.position.validation_updates:
-            self.position.validation_updates = self._validator.estimate(len(setup.chosen) / self._updates_in_epoch)
+            self.position.validation_updates = self._validator.estimate(words / self._updates_in_epoch)
 
     @property
     def _updates_in_epoch(self) -> int:
@@ -135,8 +136,8 @@ class Trainer:
         )
         if self._damage:
             self._emit(events.Damaged, self._damage)
-        guide_note = [setup.guide.note] if setup.guide and setup.guide.note else []
-        for notice in filter(None, [self._note, *precision_notices(self.config.precision, setup.device), *guide_note]):
+        notices = self._note, *precision_notices(self.config.precision, setup.device), *setup.notices()
+        for notice in filter(None, notices):
             self._emit(events.Noticed, notice)
         self._clock, self._began_at = time.perf_counter() - position.seconds, position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
@@ -253,26 +254,31 @@ class Trainer:
     def _validate(self) -> None:
         """Validates on the dev set; without a dev set, the last weights count as the best.
 
-        A checkpoint comes first: a process that is killed during the validation, or asked to stop, loses no update.
+        A checkpoint comes first: a process that is killed during the validation, or asked to stop, loses no update. A
+        validation that takes as long as the time limit is given up; if it is the first one, the weights are the best.
         """
         position, result, began = self.position, None, time.perf_counter()
         if not position.validation_due:
             position.validation_due = True
             self._save()
-        saved, when = time.perf_counter(), self._when()
+        saved = self._validation_began = time.perf_counter()
+        when = self._when()
         if self._validator:
             try:
                 result = self._validator.validate(position.update)
             except Abandoned:
                 self._synchronise()
-                return
+                if self._stop is not None:
+                    return
+                fix = "give a larger --max-time, or a smaller dev set to nmtalign prep"
+                self._emit(events.Noticed, f"the validation took longer than the time limit and was given up; {fix}")
         self._synchronise()
         if position.best_loss is None and result and result.bleu and result.bleu.too_short:
             why = "no dev sentence has the four tokens of a 4-gram: dev BLEU stays 0, the loss decides"
             self._emit(events.Noticed, why)
         position.validated, position.validation_due = position.update, False
         event = result.judge(position, self.config, when) if result else None
-        if self.world.is_main and (event is None or event.best):
+        if self.world.is_main and (event.best if event else position.best_loss is None):
             calibration = result.calibration() if result else ""
             path = self.folder / BEST
             checkpoints.save_weights(path, self.setup.model, position.update, self.setup.fingerprint, calibration)
@@ -284,6 +290,10 @@ class Trainer:
         twice = time.perf_counter() - began + saved - began  # after the last validation comes a second checkpoint
         if position.update_seconds:
             position.validation_updates = self.world.all_reduce([twice], "max")[0] / position.update_seconds
+
+    def _must_stop_validating(self) -> bool:
+        most = max(_SHORT, self.budget.seconds)
+        return self._stop_asked is not None or time.perf_counter() - self._validation_began > most
 
     def _save(self) -> None:
         """Writes the last weights, then the state. If this is interrupted, the previous state stays."""

@@ -26,6 +26,8 @@ from nmtalign.training.graphs import CPU_ROWS, ROWS, GraphedLoss, Objective, pad
 from nmtalign.training.guide import Guide, read_guide
 from nmtalign.training.optimizers import descend, make_optimizer
 
+_FAR = 10  # times the longest training sentences; a validation takes time for the square of a length
+
 
 def guidance(weights: Tensor, guide: Tensor) -> Tensor:
     """Guided alignment (Chen et al. 2016): the cross-entropy of attention weights against given links, in nats.
@@ -133,6 +135,16 @@ class TrainingSetup:
         self._compute: Callable[[Batch, float], Tensor] = partial(add_gradient, loss, self.device)
         if self.device.type == "cuda":
             self._compute = GraphedLoss(self.model, loss, self._compute, notice)
+
+    def notices(self) -> list[str]:
+        """Lines about converted links, and about long dev sentences, with which validations may take long."""
+        most, dev = self.corpus.tokenizers.most_tokens(self.config.max_length), self.corpus.splits.get("dev")
+        notices = [self.guide.note] if self.guide and self.guide.note else []
+        longest = max(int(side.lengths.max()) for side in (dev.source, dev.target)) if dev else 0
+        if longest > _FAR * most > 0:
+            sizes = f"dev has sentences of up to {longest:,} tokens, training of up to {most:,}"
+            notices.append(f"{sizes}: validations may take long")
+        return notices
 
     def describe_divergence(self, position: Position) -> str:
         """Reports that a training has diverged, and what to do, in one line."""

@@ -89,22 +89,22 @@ class Validator:
     """Validates a model on the dev set; each process computes a part of the sentences, and all receive the result."""
 
     def __init__(self, setup: TrainingSetup, asked: Callable[[], bool], progress: Callable[[float], None]) -> None:
-        """`asked` returns whether this process was asked to stop; `progress` gets the share of the work, 0 to 1."""
+        """`asked` returns whether the validation should end early; `progress` gets the share of the work, 0 to 1."""
         self._model, self._corpus, self._config, self._world = setup.model, setup.corpus, setup.config, setup.world
         self._dtype, self._asked, self._progress, self._dev = setup.dtype, asked, progress, setup.corpus.splits["dev"]
         lines = [self._dev.target.text(index) for index in range(min(len(self._dev), 100))]
         self._tokenizer = tokenizer_for(setup.corpus.target_language, lines)  # of dev BLEU
 
-    def estimate(self, pairs: float) -> float:
-        """About how many updates with this number of pairs take as long as a validation; rather too many."""
-        translated = min(self._config.bleu_sentences, len(self._dev))
-        return _OF_UPDATE * (len(self._dev) + AS_SLOW * translated) / pairs
+    def estimate(self, words: float) -> float:
+        """About how many updates with this number of target words take as long as a validation; rather too many."""
+        lengths = self._dev.target.lengths + 1
+        return _OF_UPDATE * float(lengths.sum() + AS_SLOW * lengths[: self._config.bleu_sentences].sum()) / words
 
     @torch.no_grad()
     def validate(self, update: int) -> Validation:
         """Loss of all dev pairs, and greedy BLEU of the first `bleu_sentences`; `update` selects the sample.
 
-        Raises Abandoned in all processes soon after one was asked to stop.
+        Raises Abandoned in all processes soon after `asked` is true in one.
         """
         training, dev = self._model.training, self._dev
         count = min(self._config.bleu_sentences, len(dev))
@@ -129,7 +129,7 @@ class Validator:
     def in_step(self, parts: Iterable[T], count: int) -> Iterator[T]:
         """Yields the `count` parts of this process; before each and after the last, all processes agree to continue.
 
-        Raises Abandoned in all of them if one was asked to stop. They may have different numbers of parts.
+        Raises Abandoned in all of them if `asked` is true in one. They may have different numbers of parts.
         """
         rest = iter(parts)
         for number in range(int(self._world.all_reduce([count], "max")[0]) + 1):
@@ -146,9 +146,10 @@ class Validator:
         plan = plan_epoch(dev, own, config, 0) if len(own) else []
         additions = [CopyIds(self._corpus, dev)] if self._model.config.copy else []
         for batch in self.in_step(load_batches(dev, plan, additions=additions), len(plan)):
-            loss = self._model.loss(*batch.to(self._world.device).inputs(), dtype=self._dtype)
-            nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + len(batch.indices)
-            self._progress(share * sentences / len(own))
+            with contextlib.suppress(Abandoned), abandoned_if(self._asked):  # all processes stop before the next batch
+                nll += float(self._model.loss(*batch.to(self._world.device).inputs(), dtype=self._dtype).nll)
+                words, sentences = words + batch.target_words, sentences + len(batch.indices)
+                self._progress(share * sentences / len(own))
         return nll, words, sentences
 
     def _translate_greedily(self, count: int, done: float) -> tuple[list[str], list[float]]:
@@ -170,7 +171,7 @@ class Validator:
             ids, _, copies = zip(*(pair_ids(vocabularies, words, copy=copying) for words in tokens), strict=True)
             source, mask = (tensor.to(world.device) for tensor in make_source(ids))
             columns = make_source(copies)[0].to(world.device) if copying else None
-            with contextlib.suppress(Abandoned), abandoned_if(self._asked):  # all processes stop before the next batch
+            with contextlib.suppress(Abandoned), abandoned_if(self._asked):
                 found = BeamSearch(Sources(source, mask, copies=columns), greedy).run(scorer)
                 for words, hypotheses in zip(tokens, found, strict=True):
                     decoded = corpus.target_vocabulary.decode(hypotheses[0].tokens, words)

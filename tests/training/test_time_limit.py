@@ -5,11 +5,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import torch
 from helpers import trainings
 from helpers.parallel_texts import prepared
 
 from nmtalign.training import checkpoints, trainer
-from nmtalign.training.events import Finished, Progressed, Started, Validated
+from nmtalign.training.events import Finished, Noticed, Progressed, Started, Validated
 from nmtalign.training.updates import TrainingSetup
 from nmtalign.training.validation import Validator
 
@@ -106,6 +107,20 @@ def test_a_validation_for_which_the_limit_is_too_short_leaves_half_of_it_for_upd
     events = train(reversal, tmp_path / "other", max_time="300s", bleu_sentences=60, validate_every="1")
     assert len(of(Validated, events)) == 2
     assert of(Progressed, events)[-1].seconds >= 300 / 2
+
+
+@pytest.mark.parametrize("first", [1.0, 1.5 * LIMIT])
+def test_a_validation_that_takes_longer_than_the_limit_is_given_up(reversal, tmp_path, machine, first):
+    machine.validating = first
+    events = train(reversal, tmp_path / "model", max_time="", max_updates=12) if first < LIMIT else []
+    machine.validating = 1.5 * LIMIT
+    events += train(reversal, tmp_path / "model")
+    assert len(of(Validated, events)) == (first < LIMIT)
+    assert any("given up" in event.text for event in of(Noticed, events))
+    assert events[-1].complete
+    assert machine.now < 3 * LIMIT
+    best, last = (trainings.weights(tmp_path / "model", name)["readout.output_bias"] for name in ("best", "last"))
+    assert torch.equal(best, last) == (first > LIMIT)  # validated weights stay the best
 
 
 def test_the_same_command_again_changes_nothing_and_a_larger_limit_continues(reversal, tmp_path, machine):

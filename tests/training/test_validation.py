@@ -59,6 +59,14 @@ def test_a_dev_set_without_4_grams_is_told_once(tmp_path):
     assert sum("4-gram" in event.text for event in events if isinstance(event, Noticed)) == 1
 
 
+@pytest.mark.parametrize(("max_length", "told"), [(0, 0), (3, 1), (4, 0)])
+def test_dev_sentences_far_longer_than_those_of_the_training_are_told(tmp_path, max_length, told):
+    corpus = prepared(tmp_path, [("un chat", "un chat")] * 20, [("un chat", "un chat " * 20)])
+    config = dataclasses.replace(trainings.CONFIG, max_updates=1, max_length=max_length)
+    events = trainings.train(corpus, tmp_path / "model", config)
+    assert sum("up to 40 tokens" in event.text for event in events if isinstance(event, Noticed)) == told
+
+
 def test_the_loss_decides_if_bleu_is_equal_or_not_of_the_same_sentences():
     config = dataclasses.replace(trainings.CONFIG, metric="bleu", patience=2)
     position, best = Position(), []
