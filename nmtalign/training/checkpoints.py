@@ -310,5 +310,5 @@ def first_weights(folder: Path, corpus: Corpus) -> Path:
     model_directory.check_files(folder, model_directory.read_settings(folder))
     for name, _, _ in _other_words(folder, corpus):
         fix = f"prepare the texts with the words of the model: nmtalign prep ... --vocabulary-from {folder}"
-        raise UsageError(f"init_from: {folder / name} has other words than {corpus.folder / name}; {fix}")
+        raise SettingError(f"its {name} has other words than {corpus.folder / name}; {fix}", init_from=str(folder))
     return model_directory.find_weights(folder)
