@@ -24,7 +24,9 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, ResourceError, UsageError
 from nmtalign.settings.definition import SettingError, definitions, resolve, select, toml
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.text.lines import counted
 from nmtalign.text.tokenizer import MODEL_FILES, Vocabulary
+from nmtalign.training.events import NO_PROGRESS
 from nmtalign.training.optimizers import Optimizer
 
 _MAY_CHANGE = {*select(TrainingConfig, lambda one: one.affects != "result")}  # between a run and one that resumes it
@@ -61,6 +63,11 @@ class Position:
         """Notes the loss of a report."""
         self.excess = excess if math.isfinite(excess) else _INFINITE
         self.lowest_excess = self.excess if self.lowest_excess is None else min(self.excess, self.lowest_excess)
+
+    def patience_spent(self, patience: int) -> str | None:
+        """The reason to end after `patience` validations without progress, in words, or None; 0 = never."""
+        spent = patience and self.since_best >= patience
+        return f"{NO_PROGRESS} in {counted(patience, 'validation')}" if spent else None
 
     @property
     def diverged(self) -> bool:

@@ -109,7 +109,8 @@ class DryRun:
         budget, done = TrainingBudget(config), self.done
         self.budget = budget.describe(self.updates_in_epoch, setup.patience)  # in words
         total = budget.total_updates(done.update, done.seconds, self.updates_in_epoch, self.update_seconds)
-        ended = budget.reached(done.update, done.epoch + done.batch / len(plan), done.seconds)
+        reached = budget.reached(done.update, done.epoch + done.batch / len(plan), done.seconds)
+        ended = reached or done.finished == budget.time_limit or done.patience_spent(setup.patience)
         self.updates = done.update if ended else max(done.update, total)  # in total, infinite without a limit
         self.seconds = (self.updates - done.update) * self.update_seconds  # of the updates that remain
         if done.diverged:

@@ -16,7 +16,6 @@ from nmtalign.core.numerics import Abandoned, keeping_generators, precision_noti
 from nmtalign.errors import TrainingError, UsageError
 from nmtalign.files import folder_lock
 from nmtalign.model_directory import BEST, LAST, read_settings, write_settings
-from nmtalign.text.lines import counted
 from nmtalign.text.tokenizer import MosesWords
 from nmtalign.training import checkpoints, events
 from nmtalign.training.budget import SOON, BudgetAdvice, Every, TrainingBudget, count_words, learning_rate, warm_up
@@ -239,12 +238,7 @@ class Trainer:
         at, limit = self.position, self.position.finished
         if limit != self.budget.time_limit:  # else it is done, also if its last validation took less than its reserve
             limit = self.budget.reached(at.update, self._epochs(), at.seconds, self._reserve)
-        return self._stop or limit or self._patience_spent()
-
-    def _patience_spent(self) -> str | None:
-        patience = self.setup.patience
-        spent = patience and self.position.since_best >= patience
-        return f"{events.NO_PROGRESS} in {counted(patience, 'validation')}" if spent else None
+        return self._stop or limit or at.patience_spent(self.setup.patience)
 
     def _advise(self) -> None:
         position, is_known = self.position, self.position.seconds - self._began_at >= SOON
@@ -310,7 +304,7 @@ class Trainer:
 
     def _finish(self, reason: str) -> events.Finished:
         """Makes the last validation and checkpoint; after `stop` only the checkpoint."""
-        position, ended_before = self.position, self.position.finished is not None
+        position, setup, ended_before = self.position, self.setup, self.position.finished is not None
         self._report(events.Progressed)
         self._report(events.Underway)
         if self._stop is None and not ended_before and position.validated != position.update:
@@ -322,9 +316,9 @@ class Trainer:
         if not (position.validation_due or ended_before):
             self._save()
         if position.diverged and not ended_before:
-            self._emit(events.Noticed, self.setup.describe_divergence(position))
-        elif complete and not ended_before and self._patience_spent() is None:
-            of_words = self.setup.corpus.tokenizers.kind == MosesWords.kind
+            self._emit(events.Noticed, setup.describe_divergence(position))
+        elif complete and not ended_before and position.patience_spent(setup.patience) is None:
+            of_words = setup.corpus.tokenizers.kind == MosesWords.kind
             self._advice.finish(position.update, position.best_bleu, of_words)
         best = position.best_loss, position.best_bleu
         finished = events.Finished(*self._when(), reason, complete, *best, position.diverged)
