@@ -278,6 +278,8 @@ class Trainer:
             checkpoints.save_weights(path, self.setup.model, position.update, self.setup.fingerprint, calibration)
         self.world.wait_for_files()
         if event:
+            if not math.isfinite(event.loss):
+                position.note_excess(event.loss)
             self._advice.on_dev.append(event.loss)
             self._publish(event)
         self._pause(saved)
