@@ -66,8 +66,7 @@ class Position:
 
     def patience_spent(self, patience: int) -> str | None:
         """The reason to end after `patience` validations without progress, in words, or None; 0 = never."""
-        spent = patience and self.since_best >= patience
-        return f"{NO_PROGRESS} in {counted(patience, 'validation')}" if spent else None
+        return f"{NO_PROGRESS} in {counted(patience, 'validation')}" if 0 < patience <= self.since_best else None
 
     @property
     def diverged(self) -> bool:

@@ -10,6 +10,7 @@ gradients after the replay.
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,25 +37,18 @@ def pad_to_bucket(batch: Batch, step: int) -> Batch:
     padding has one real source word, `</s>`, and no target word.
     """
     (rows, source_length), target_length = batch.source.shape, batch.target.shape[1]
-    if step == CPU_ROWS:
-        step = min(step, 1 << (rows - 1).bit_length())
+    step = min(step, 1 << (rows - 1).bit_length()) if step == CPU_ROWS else step
     more, right, end = -rows % step, -source_length % LENGTHS, -target_length % LENGTHS
     if not (more or right or end):
         return batch
-    source, source_mask = (F.pad(tensor, (0, right, 0, more)) for tensor in (batch.source, batch.source_mask))
-    source_mask[rows:, 0] = True
-    target, target_mask = (F.pad(tensor, (0, end, 0, more)) for tensor in (batch.target, batch.target_mask))
-    guide = None if batch.guide is None else F.pad(batch.guide, (0, right, 0, end, 0, more))
-    copies = None if batch.copies is None else F.pad(batch.copies, (0, right, 0, more))
-    return replace(
-        batch,
-        source=source,
-        source_mask=source_mask,
-        target=target,
-        target_mask=target_mask,
-        guide=guide,
-        copies=copies,
-    )
+    of_source, of_target, of_both = (0, right, 0, more), (0, end, 0, more), (0, right, 0, end, 0, more)
+    margins = dict.fromkeys(("source", "source_mask", "copies"), of_source) | {"guide": of_both}
+    margins |= dict.fromkeys(("target", "target_mask"), of_target)
+    padded: dict[str, Any] = {
+        name: F.pad(tensor, margin) for name, margin in margins.items() if (tensor := getattr(batch, name)) is not None
+    }
+    padded["source_mask"][rows:, 0] = True
+    return replace(batch, **padded)
 
 
 class CudaRecorder:
@@ -110,8 +104,7 @@ class GraphedLoss:
         if self._device.type == "cuda":
             self._generator = torch.cuda.default_generators[torch.cuda.current_device()]
         self._recordings = OrderedDict[Shape, tuple[Sequence[Tensor], Callable[[], None]]]()
-        self._met = set[Shape]()
-        self._given_up = False
+        self._met, self._given_up = set[Shape](), False
         self._weight = torch.ones((), device=self._device, dtype=self._parameters[0].dtype)
         # The tensors that all graphs write: the sums, and the gradient of each parameter (None = no part in the loss).
         self._sums = torch.empty(0)

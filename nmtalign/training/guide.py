@@ -134,10 +134,7 @@ def _split_pair(corpus: Corpus, index: int) -> SplitPair:
 
     The corpus does not contain its text, which is detokenised.
     """
-    source, target = corpus.splits["train"].pair(index)
-    words = corpus.source_vocabulary.decode(source), corpus.target_vocabulary.decode(target)
-    tokenizers = corpus.tokenizers
-    return (
-        SplitLine.of(tokenizers.source.detokenize(words[0]), words[0]),
-        SplitLine.of(tokenizers.target.detokenize(words[1]), words[1]),
-    )
+    ids, tokenizers = corpus.splits["train"].pair(index), corpus.tokenizers
+    source, target = corpus.source_vocabulary.decode(ids[0]), corpus.target_vocabulary.decode(ids[1])
+    lines = tokenizers.source.detokenize(source), tokenizers.target.detokenize(target)
+    return SplitLine.of(lines[0], source), SplitLine.of(lines[1], target)

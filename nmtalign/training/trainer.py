@@ -63,12 +63,11 @@ class Trainer:
         setup, world, notice = self.setup, self.world, partial(self._emit, events.Noticed)
         checkpoint = setup.find_run() if world.is_main and not restart else None
         setup.build(notice)
-        self.position, self.resumed = Position(), checkpoint is not None
-        self._damage = checkpoint.damage if checkpoint else ""
+        self.position, self.resumed, self._damage = Position(), checkpoint is not None, ""
         if checkpoint:
             checkpoints.clean_folder(self.folder, checkpoint)
             checkpoints.load_state(checkpoint.path, setup.model, setup.optimizer)
-            self.position = checkpoint.position
+            self.position, self._damage = checkpoint.position, checkpoint.damage
         elif world.is_main:
             checkpoints.create_run(self.folder, setup.corpus, preset, setup.model_config, self.config, restart)
         world.wait_for_files()
@@ -84,7 +83,7 @@ class Trainer:
         words = count_words(setup.corpus)
         self._advice = BudgetAdvice(self.config, preset, words, self._updates_in_epoch, notice)
         work, dev = partial(self._emit, events.Working, "validating"), setup.corpus.splits.get("dev")
-        self._validator = Validator(setup, self._must_stop_validating, work) if dev else None
+        self._validator = Validator(setup, self._ends_validation, work) if dev else None
         if self._validator and not self.position.validation_updates:
             self.position.validation_updates = self._validator.estimate(words / self._updates_in_epoch)
 
@@ -255,8 +254,8 @@ class Trainer:
         if not position.validation_due:
             position.validation_due = True
             self._save()
-        saved = self._validation_began = time.perf_counter()
-        when = self._when()
+        saved, when = time.perf_counter(), self._when()
+        self._validation_ends = saved + max(_SHORT, self.budget.seconds)
         if self._validator:
             try:
                 result = self._validator.validate(position.update)
@@ -287,9 +286,8 @@ class Trainer:
         if position.update_seconds:
             position.validation_updates = self.world.all_reduce([twice], "max")[0] / position.update_seconds
 
-    def _must_stop_validating(self) -> bool:
-        most = max(_SHORT, self.budget.seconds)
-        return self._stop_asked is not None or time.perf_counter() - self._validation_began > most
+    def _ends_validation(self) -> bool:
+        return self._stop_asked is not None or time.perf_counter() > self._validation_ends
 
     def _save(self) -> None:
         """Writes the last weights, then the state. If this is interrupted, the previous state stays."""
@@ -320,8 +318,7 @@ class Trainer:
         if position.diverged and not ended_before:
             self._emit(events.Noticed, setup.describe_divergence(position))
         elif complete and not ended_before and position.patience_spent(setup.patience) is None:
-            of_words = setup.corpus.tokenizers.kind == MosesWords.kind
-            self._advice.finish(position.update, position.best_bleu, of_words)
+            self._advice.finish(position.update, position.best_bleu, setup.corpus.tokenizers.kind == MosesWords.kind)
         best = position.best_loss, position.best_bleu
         finished = events.Finished(*self._when(), reason, complete, *best, position.diverged)
         self._publish(finished)
