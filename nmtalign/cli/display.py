@@ -99,13 +99,13 @@ class TrainingDisplay:
 
     def _note(self, event: events.Event) -> None:
         now = time.monotonic()
+        self.updates += isinstance(event, events.Underway | events.Skipped)
         match event:
             case events.Started():
                 self._started = event
                 if self._live:
                     self._live.transient = False
             case events.Underway():
-                self.updates += 1
                 self._came, self._working = now, None
                 self._figures.append(event)
             case events.Working():

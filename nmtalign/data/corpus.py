@@ -131,11 +131,8 @@ class Corpus:
     """A prepared corpus, opened with `Corpus.open`."""
 
     def __init__(self, folder: Path, attributes: Mapping[str, Any], splits: dict[str, Split]) -> None:
-        self.folder = folder
-        self.attributes = dict(attributes)
-        self.splits = splits
-        self.source_language = str(attributes["source_language"])
-        self.target_language = str(attributes["target_language"])
+        self.folder, self.attributes, self.splits = folder, dict(attributes), splits
+        self.source_language, self.target_language = (str(attributes[f"{side}_language"]) for side in SIDES)
         self.settings: dict[str, Any] = parse_json(attributes["settings"])
         if not isinstance(self.settings, dict):
             raise ValueError("its settings are not an object")

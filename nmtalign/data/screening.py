@@ -183,8 +183,7 @@ class SeenTexts:
         hashes, first = np.unique(np.frombuffer(raw, dtype=np.uint64), return_index=True)
         new = np.ones(len(hashes), dtype=bool)
         for run in self._runs:
-            places = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
-            new &= run[places] != hashes
+            new &= run[np.minimum(np.searchsorted(run, hashes), len(run) - 1)] != hashes
         merged = hashes[new]
         while self._runs and len(self._runs[-1]) < 2 * len(merged):
             merged = np.sort(np.concatenate((self._runs.pop(), merged)))

@@ -72,6 +72,7 @@ class TrainingBudget:
     def __init__(self, config: TrainingConfig) -> None:
         self.updates, self.epochs = config.max_updates or math.inf, config.epochs or math.inf
         self.seconds = seconds("max_time", config.max_time) if config.max_time else math.inf
+        self.time_limit = f"{self.seconds:g} s"  # as the reason for which a training ends
 
     def done(self, update: int, epoch: float, elapsed: float, reserve: float = 0.0) -> float:
         """The share of the nearest limit that is used up, 0 to 1.
@@ -87,11 +88,6 @@ class TrainingBudget:
         if epoch >= self.epochs:
             return _epochs(self.epochs)
         return self.time_limit if elapsed >= self._without(reserve) else None
-
-    @property
-    def time_limit(self) -> str:
-        """The time limit as the reason for which a training ends."""
-        return f"{self.seconds:g} s"
 
     def _without(self, reserve: float) -> float:
         """The time limit without the reserve, and at least half of it."""

@@ -24,7 +24,9 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, ResourceError, UsageError
 from nmtalign.settings.definition import SettingError, definitions, resolve, select, toml
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.text.lines import counted
 from nmtalign.text.tokenizer import MODEL_FILES, Vocabulary
+from nmtalign.training.events import NO_PROGRESS
 from nmtalign.training.optimizers import Optimizer
 
 _MAY_CHANGE = {*select(TrainingConfig, lambda one: one.affects != "result")}  # between a run and one that resumes it
@@ -62,11 +64,15 @@ class Position:
         self.excess = excess if math.isfinite(excess) else _INFINITE
         self.lowest_excess = self.excess if self.lowest_excess is None else min(self.excess, self.lowest_excess)
 
+    def patience_spent(self, patience: int) -> str | None:
+        """The reason to end after `patience` validations without progress, in words, or None; 0 = never."""
+        return f"{NO_PROGRESS} in {counted(patience, 'validation')}" if 0 < patience <= self.since_best else None
+
     @property
     def diverged(self) -> bool:
-        """Whether the loss is far above that of guessing, or has risen far above its lowest value."""
-        if self.excess is None or self.lowest_excess is None:
-            return False
+        """Whether the loss is not finite, is far above that of guessing, or has risen far above its lowest value."""
+        if self.excess is None or self.lowest_excess is None or self.bad_in_a_row > 1:
+            return self.bad_in_a_row > 0
         return self.excess > min(_ABOVE_GUESSING, self.lowest_excess + _FAR_RISEN)
 
 
@@ -310,5 +316,5 @@ def first_weights(folder: Path, corpus: Corpus) -> Path:
     model_directory.check_files(folder, model_directory.read_settings(folder))
     for name, _, _ in _other_words(folder, corpus):
         fix = f"prepare the texts with the words of the model: nmtalign prep ... --vocabulary-from {folder}"
-        raise UsageError(f"init_from: {folder / name} has other words than {corpus.folder / name}; {fix}")
+        raise SettingError(f"its {name} has other words than {corpus.folder / name}; {fix}", init_from=str(folder))
     return model_directory.find_weights(folder)

@@ -109,7 +109,8 @@ class DryRun:
         budget, done = TrainingBudget(config), self.done
         self.budget = budget.describe(self.updates_in_epoch, setup.patience)  # in words
         total = budget.total_updates(done.update, done.seconds, self.updates_in_epoch, self.update_seconds)
-        ended = budget.reached(done.update, done.epoch + done.batch / len(plan), done.seconds)
+        reached = budget.reached(done.update, done.epoch + done.batch / len(plan), done.seconds)
+        ended = reached or done.finished == budget.time_limit or done.patience_spent(setup.patience)
         self.updates = done.update if ended else max(done.update, total)  # in total, infinite without a limit
         self.seconds = (self.updates - done.update) * self.update_seconds  # of the updates that remain
         if done.diverged:
@@ -132,13 +133,13 @@ def _memory(setup: TrainingSetup, plan: Sequence[Indices], before: int) -> Mappi
     by_size = sorted(plan, key=lambda pairs: len(pairs) * int(source[pairs].max() + target[pairs].max() + 2))
     # Memory that is kept from smaller minibatches is too small for larger ones, as in a training, where they alternate.
     for share in (0.5, 0.9, 1.0):  # the second minibatch of a group finds gradients
-        _update(setup, [by_size[int(share * (len(plan) - 1))]] * min(2, setup.config.accumulate))
-    values = [value for kept in setup.optimizer.values().values() for value in kept.values()]
+        group = [by_size[int(share * (len(plan) - 1))]] * min(2, setup.config.accumulate)
+        setup.update(group, setup.batches(group), 0.0)
     on_gpu = setup.device.type == "cuda"
     memory = {
         "Python and PyTorch": _PROCESS if on_gpu else before or _PROCESS,
         "parameters": sum(weight.nbytes for weight in setup.model.parameters()),
-        "optimiser": sum(value.nbytes for value in values),
+        "optimiser": sum(value.nbytes for kept in setup.optimizer.values().values() for value in kept.values()),
     }
     peak = _PROCESS + torch.cuda.max_memory_reserved(setup.device) if on_gpu else process_peak()
     memory["activations and gradients of the largest batch"] = max(0, peak - sum(memory.values()))
@@ -154,23 +155,18 @@ def process_peak() -> int:
 
 
 def _update_times(setup: TrainingSetup, plan: Sequence[Indices], seconds: float) -> list[float]:
-    """The seconds of each of some updates."""
+    """The seconds of each of some updates, at the rate 0, which leaves the weights as they are."""
     groups = setup.groups(plan)
     if setup.device.type == "cuda":  # a shape is fast from its third update on: after the compiler, and with a graph
         some = list(islice(groups, _GPU_GROUPS))
         for group in some * 2:
-            _update(setup, group)
+            setup.update(group, setup.batches(group), 0.0)
         groups = cycle(some)
     times, end = list[float](), time.perf_counter() + seconds
     for group in groups:
         began = time.perf_counter()
-        _update(setup, group)
+        setup.update(group, setup.batches(group), 0.0)
         times.append(time.perf_counter() - began)
         if time.perf_counter() > end:
             break
     return times[len(times) // 2 :]  # the first updates of each shape are slow
-
-
-def _update(setup: TrainingSetup, group: Sequence[Indices]) -> None:
-    """An update at the rate 0, which leaves the weights as they are."""
-    setup.update(group, setup.batches(group), 0.0)

@@ -110,8 +110,7 @@ class GraphedLoss:
         if self._device.type == "cuda":
             self._generator = torch.cuda.default_generators[torch.cuda.current_device()]
         self._recordings = OrderedDict[Shape, tuple[Sequence[Tensor], Callable[[], None]]]()
-        self._met = set[Shape]()
-        self._given_up = False
+        self._met, self._given_up = set[Shape](), False
         self._weight = torch.ones((), device=self._device, dtype=self._parameters[0].dtype)
         # The tensors that all graphs write: the sums, and the gradient of each parameter (None = no part in the loss).
         self._sums = torch.empty(0)

@@ -73,7 +73,7 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     """Reads a file of links (plain or compressed) for the training pairs of a corpus.
 
     Raises InputError, which names file and line, for text that is not a link, for a link outside its pair, and for a
-    file whose number of lines is not that of the training text.
+    file without a link of a training pair, or whose number of lines is not that of the training text.
     """
     train = corpus.splits["train"]
     tokenizers, vocabularies = corpus.tokenizers, (corpus.source_vocabulary, corpus.target_vocabulary)
@@ -94,6 +94,8 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
         kept.extend(chain.from_iterable(own))
         offsets[index + 1] = len(own)
     np.cumsum(offsets, out=offsets)
+    if not len(kept):
+        raise InputError(f"{shown(path)}: contains no link of a training pair; give the links of {corpus.folder}")
     note = converted_note(shown(path)) if convert else ""
     return Guide(np.frombuffer(kept, kept.typecode).reshape(-1, 2), offsets, begins, digest.hexdigest(), note)
 
@@ -132,10 +134,7 @@ def _split_pair(corpus: Corpus, index: int) -> SplitPair:
 
     The corpus does not contain its text, which is detokenised.
     """
-    source, target = corpus.splits["train"].pair(index)
-    words = corpus.source_vocabulary.decode(source), corpus.target_vocabulary.decode(target)
-    tokenizers = corpus.tokenizers
-    return (
-        SplitLine.of(tokenizers.source.detokenize(words[0]), words[0]),
-        SplitLine.of(tokenizers.target.detokenize(words[1]), words[1]),
-    )
+    ids, tokenizers = corpus.splits["train"].pair(index), corpus.tokenizers
+    source, target = corpus.source_vocabulary.decode(ids[0]), corpus.target_vocabulary.decode(ids[1])
+    lines = tokenizers.source.detokenize(source), tokenizers.target.detokenize(target)
+    return SplitLine.of(lines[0], source), SplitLine.of(lines[1], target)

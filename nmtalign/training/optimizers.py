@@ -89,10 +89,9 @@ class Adam(Optimizer, torch.optim.AdamW):
     def __init__(
         self, weights: Sequence[nn.Parameter], beta1: float, beta2: float, epsilon: float, decay: float
     ) -> None:
-        parts = [w for w in weights if w.dim() > 1], [w for w in weights if w.dim() <= 1]
-        groups = [
-            {"params": part, "weight_decay": share} for part, share in zip(parts, (decay, 0.0), strict=True) if part
-        ]
+        matrices, others = [w for w in weights if w.dim() > 1], [w for w in weights if w.dim() <= 1]
+        parts = (matrices, decay), (others, 0.0)
+        groups = [{"params": part, "weight_decay": share} for part, share in parts if part]
         super().__init__(groups, betas=(beta1, beta2), eps=epsilon, fused=True)
 
     def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:

@@ -16,7 +16,6 @@ from nmtalign.core.numerics import Abandoned, keeping_generators, precision_noti
 from nmtalign.errors import TrainingError, UsageError
 from nmtalign.files import folder_lock
 from nmtalign.model_directory import BEST, LAST, read_settings, write_settings
-from nmtalign.text.lines import counted
 from nmtalign.text.tokenizer import MosesWords
 from nmtalign.training import checkpoints, events
 from nmtalign.training.budget import SOON, BudgetAdvice, Every, TrainingBudget, count_words, learning_rate, warm_up
@@ -27,6 +26,7 @@ from nmtalign.training.validation import Validator
 from nmtalign.version import __version__
 
 BAD_IN_A_ROW = 10
+_SHORT = 30.0  # seconds: a validation may take as long, also if the time limit is shorter
 _RECENT = 5.0  # seconds: updates that are longer ago hardly count as recent
 
 
@@ -63,12 +63,11 @@ class Trainer:
         setup, world, notice = self.setup, self.world, partial(self._emit, events.Noticed)
         checkpoint = setup.find_run() if world.is_main and not restart else None
         setup.build(notice)
-        self.position, self.resumed = Position(), checkpoint is not None
-        self._damage = checkpoint.damage if checkpoint else ""
+        self.position, self.resumed, self._damage = Position(), checkpoint is not None, ""
         if checkpoint:
             checkpoints.clean_folder(self.folder, checkpoint)
             checkpoints.load_state(checkpoint.path, setup.model, setup.optimizer)
-            self.position = checkpoint.position
+            self.position, self._damage = checkpoint.position, checkpoint.damage
         elif world.is_main:
             checkpoints.create_run(self.folder, setup.corpus, preset, setup.model_config, self.config, restart)
         world.wait_for_files()
@@ -84,7 +83,7 @@ class Trainer:
         words = count_words(setup.corpus)
         self._advice = BudgetAdvice(self.config, preset, words, self._updates_in_epoch, notice)
         work, dev = partial(self._emit, events.Working, "validating"), setup.corpus.splits.get("dev")
-        self._validator = Validator(setup, self._must_stop_validating, work) if dev else None
+        self._validator = Validator(setup, self._ends_validation, work) if dev else None
         if self._validator and not self.position.validation_updates:
             self.position.validation_updates = self._validator.estimate(words / self._updates_in_epoch)
 
@@ -238,12 +237,7 @@ class Trainer:
         at, limit = self.position, self.position.finished
         if limit != self.budget.time_limit:  # else it is done, also if its last validation took less than its reserve
             limit = self.budget.reached(at.update, self._epochs(), at.seconds, self._reserve)
-        return self._stop or limit or self._patience_spent()
-
-    def _patience_spent(self) -> str | None:
-        patience = self.setup.patience
-        spent = patience and self.position.since_best >= patience
-        return f"{events.NO_PROGRESS} in {counted(patience, 'validation')}" if spent else None
+        return self._stop or limit or at.patience_spent(self.setup.patience)
 
     def _advise(self) -> None:
         position, is_known = self.position, self.position.seconds - self._began_at >= SOON
@@ -254,14 +248,14 @@ class Trainer:
         """Validates on the dev set; without a dev set, the last weights count as the best.
 
         A checkpoint comes first: a process that is killed during the validation, or asked to stop, loses no update. A
-        validation that takes longer than the time limit is given up; if it is the first one, the weights are the best.
+        validation that takes as long as the time limit is given up; if it is the first one, the weights are the best.
         """
         position, result, began = self.position, None, time.perf_counter()
         if not position.validation_due:
             position.validation_due = True
             self._save()
-        saved = self._validation_began = time.perf_counter()
-        when = self._when()
+        saved, when = time.perf_counter(), self._when()
+        self._validation_ends = saved + max(_SHORT, self.budget.seconds)
         if self._validator:
             try:
                 result = self._validator.validate(position.update)
@@ -270,8 +264,7 @@ class Trainer:
                 if self._stop is not None:
                     return
                 fix = "give a larger --max-time, or a smaller dev set to nmtalign prep"
-                why = f"the validation took longer than {self.budget.time_limit} and was given up; {fix}"
-                self._emit(events.Noticed, why)
+                self._emit(events.Noticed, f"the validation took longer than the time limit and was given up; {fix}")
         self._synchronise()
         if position.best_loss is None and result and result.bleu and result.bleu.too_short:
             why = "no dev sentence has the four tokens of a 4-gram: dev BLEU stays 0, the loss decides"
@@ -284,6 +277,8 @@ class Trainer:
             checkpoints.save_weights(path, self.setup.model, position.update, self.setup.fingerprint, calibration)
         self.world.wait_for_files()
         if event:
+            if not math.isfinite(event.loss):
+                position.note_excess(event.loss)
             self._advice.on_dev.append(event.loss)
             self._publish(event)
         self._pause(saved)
@@ -291,8 +286,8 @@ class Trainer:
         if position.update_seconds:
             position.validation_updates = self.world.all_reduce([twice], "max")[0] / position.update_seconds
 
-    def _must_stop_validating(self) -> bool:
-        return self._stop_asked is not None or time.perf_counter() - self._validation_began > self.budget.seconds
+    def _ends_validation(self) -> bool:
+        return self._stop_asked is not None or time.perf_counter() > self._validation_ends
 
     def _save(self) -> None:
         """Writes the last weights, then the state. If this is interrupted, the previous state stays."""
@@ -309,7 +304,7 @@ class Trainer:
 
     def _finish(self, reason: str) -> events.Finished:
         """Makes the last validation and checkpoint; after `stop` only the checkpoint."""
-        position, ended_before = self.position, self.position.finished is not None
+        position, setup, ended_before = self.position, self.setup, self.position.finished is not None
         self._report(events.Progressed)
         self._report(events.Underway)
         if self._stop is None and not ended_before and position.validated != position.update:
@@ -321,10 +316,9 @@ class Trainer:
         if not (position.validation_due or ended_before):
             self._save()
         if position.diverged and not ended_before:
-            self._emit(events.Noticed, self.setup.describe_divergence(position))
-        elif complete and not ended_before and self._patience_spent() is None:
-            of_words = self.setup.corpus.tokenizers.kind == MosesWords.kind
-            self._advice.finish(position.update, position.best_bleu, of_words)
+            self._emit(events.Noticed, setup.describe_divergence(position))
+        elif complete and not ended_before and position.patience_spent(setup.patience) is None:
+            self._advice.finish(position.update, position.best_bleu, setup.corpus.tokenizers.kind == MosesWords.kind)
         best = position.best_loss, position.best_bleu
         finished = events.Finished(*self._when(), reason, complete, *best, position.diverged)
         self._publish(finished)

@@ -139,21 +139,17 @@ class TrainingSetup:
     def notices(self) -> list[str]:
         """Lines about converted links, and about long dev sentences, with which validations may take long."""
         most, dev = self.corpus.tokenizers.most_tokens(self.config.max_length), self.corpus.splits.get("dev")
-        notices = [self.guide.note] if self.guide and self.guide.note else []
         longest = max(int(side.lengths.max()) for side in (dev.source, dev.target)) if dev else 0
-        if longest > _FAR * most > 0:
-            sizes = f"dev has sentences of up to {longest:,} tokens, training of up to {most:,}"
-            notices.append(f"{sizes}: validations may take long")
-        return notices
+        slow = f"dev has sentences of up to {longest:,} tokens, training of up to {most:,}: validations may take long"
+        return [*filter(None, [self.guide.note if self.guide else "", slow if longest > _FAR * most > 0 else ""])]
 
     def describe_divergence(self, position: Position) -> str:
         """Reports that a training has diverged, and what to do, in one line."""
         rate = f"lower learning_rate (it was {self.config.learning_rate:g})"
         text = f"the training has diverged; {rate} and train anew with --force"
-        guessing = math.log(self.model_config.target_vocabulary_size)
-        if position.best_update >= 0 and position.best_loss is not None and position.best_loss < guessing:
-            text += f"; the best weights, of update {position.best_update} with dev loss "
-            text += f"{position.best_loss:.3f}, are kept"
+        best, guessing = position.best_loss, math.log(self.model_config.target_vocabulary_size)
+        if position.best_update >= 0 and best is not None and best < guessing:
+            text += f"; the best weights, of update {position.best_update} with dev loss {best:.3f}, are kept"
         return text
 
     def plan(self, epoch: int) -> Sequence[Indices]:

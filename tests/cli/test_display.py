@@ -68,6 +68,12 @@ def test_a_line_has_the_smoothed_figures_and_the_time_left(lines):
     assert re.search(r"update 1,234,567  epoch 12.34  loss 1.000  ppl 2.72  words/s 5,000 \+ .* 43% .*left 1:07", line)
 
 
+def test_updates_that_are_left_out_are_work_too():
+    display = TrainingDisplay(Path("model"))
+    display.take(Skipped(*AT, 1))
+    assert display.updates == 1
+
+
 def test_slow_work_is_named(lines):
     assert lines(0, Working(*AT, "loading PyTorch")) == []
     assert lines(2.5, Working(*AT, "computing the first update")) == []

@@ -54,6 +54,13 @@ def test_of_a_finished_run_nothing_remains_also_if_the_next_epoch_has_more_updat
     assert found.seconds == 0
 
 
+def test_of_a_run_that_stopped_early_nothing_remains(reversal, tmp_path):
+    config = replace(CONFIG, max_updates=30, patience=1, learning_rate=1e-30)
+    train(reversal, tmp_path / "model", config)
+    found, _ = rehearse(reversal, tmp_path / "model", config)
+    assert (found.done.update, found.updates) == (12, 12)
+
+
 def test_a_time_limit_gives_the_updates_that_fit_into_it(reversal, tmp_path):
     limited = (replace(CONFIG, max_updates=0, max_time=time) for time in ("10h", "1s"))
     enough, short = (rehearse(reversal, tmp_path / "model", config)[0] for config in limited)

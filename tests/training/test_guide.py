@@ -143,10 +143,11 @@ def test_what_is_wrong_is_said_by_file_and_line(words_and_pieces, tmp_path, line
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("links", [LINKS[:-1], [*LINKS, ""], []])
-def test_a_file_of_other_lines_is_refused(words_and_pieces, tmp_path, links):
+@pytest.mark.parametrize("links", [LINKS[:-1], [*LINKS, ""], [], [""] * len(LINKS)])
+def test_a_file_of_other_lines_or_without_links_is_refused(words_and_pieces, tmp_path, links):
     path = write_links(tmp_path, links)
-    with pytest.raises(InputError, match=f"has {len(links)} lines, but the training text of .* had 6"):
+    wrong = "no link" if len(links) == len(LINKS) else f"has {len(links)} lines, but the training text of .* had 6"
+    with pytest.raises(InputError, match=wrong):
         read_guide(path, words_and_pieces)
 
 

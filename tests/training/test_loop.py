@@ -243,6 +243,14 @@ def test_a_loss_that_is_not_finite_changes_nothing_and_ten_end_the_run(reversal,
     assert more[-1].complete
 
 
+@pytest.mark.parametrize(("first", "part"), [(1, "objective"), (4, "objective"), (6, "nll")])
+def test_a_training_whose_last_losses_are_not_finite_has_diverged(reversal, tmp_path, monkeypatch, first, part):
+    config = replace(CONFIG, max_updates=6, validate_every="100")
+    trainer = make_trainer(reversal, tmp_path / "model", sizes(reversal), config, lambda event: None)
+    change_losses(monkeypatch, trainer, range(first, 100), part, torch.nan)
+    assert trainer.run().diverged
+
+
 def advice(events):
     """The lines of a training on what to do."""
     return [event.text for event in events if isinstance(event, Noticed) and "--" in event.text]
