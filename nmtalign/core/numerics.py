@@ -571,7 +571,7 @@ def keeping_generators(device: torch.device, threads: int = 0) -> Iterator[None]
     New tensors are float32, on the CPU, and record gradients, also where the caller has chosen otherwise.
     """
     devices, before = [device] if device.type == "cuda" else [], torch.get_default_dtype()
-    on_cpu = contextlib.nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
+    on_cpu = contextlib.nullcontext() if torch.empty(0).device.type == "cpu" else torch.device("cpu")
     try:
         torch.set_default_dtype(torch.float32)
         with using_threads(threads), torch.random.fork_rng(devices), torch.inference_mode(False), on_cpu:
