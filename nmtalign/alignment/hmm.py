@@ -91,7 +91,9 @@ def forward_backward(
         if count_jumps:
             moved += (places[step] * inverse).T @ leaving
         later = inverse * (leaving @ weights.T) + staying
-    counts = np.bincount(distances.ravel(), (moved * weights).ravel(), len(jumps)).astype(np.float64)
+    counts = np.zeros(len(jumps))
+    if count_jumps:
+        counts += np.bincount(distances.ravel(), (moved * weights).ravel(), len(jumps))
     absent[padding] = 0
     return Posteriors(links.transpose(1, 0, 2), absent[..., 0].T, np.log(scales[..., 0].T), counts)
 

@@ -208,6 +208,7 @@ def symmetrize_files(
     backward: StrPath,
     output: StrPath | TextIO,
     method: HardSymmetrization = "grow-diag-final-and",
+    *,
     backward_order: BackwardOrder = "target-source",
 ) -> DirectionCounts:
     """Joins two texts of links in Pharaoh's format (`-` for stdin) pair by pair, as `nmtalign symmetrize` does.

@@ -236,11 +236,19 @@ def write_files(
         for name, spool in spools.items():
             content |= spool.store(corpus.create_group(name), vocabularies)
         hashes = {file: sha256_of(new / file) for file in (*VOCABULARY_FILES, *tokenizers.files())}
-        versions = {"format": FORMAT, "format_version": FORMAT_VERSION, "nmtalign_version": __version__}
-        names = ("source_language", "target_language", "source_vocabulary_size", "target_vocabulary_size")
-        objects = {"settings": summary.settings, "sha256": hashes, "content_sha256": content}
-        texts = {name: json.dumps(value, sort_keys=True) for name, value in objects.items()}
-        write_attributes(corpus, {**versions, **{name: getattr(summary, name) for name in names}, **texts})
+        attributes: dict[str, Any] = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "nmtalign_version": __version__,
+            "source_language": summary.source_language,
+            "target_language": summary.target_language,
+            "source_vocabulary_size": len(vocabularies[0]),
+            "target_vocabulary_size": len(vocabularies[1]),
+            "settings": json.dumps(summary.settings, sort_keys=True),
+            "sha256": json.dumps(hashes, sort_keys=True),
+            "content_sha256": json.dumps(content, sort_keys=True),
+        }
+        write_attributes(corpus, attributes)
 
 
 def check_replaced(folder: Path, new: Mapping[str, Any], sets: AbstractSet[str], files: Iterable[Path] = ()) -> None:

@@ -256,8 +256,7 @@ class TmxReader:
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
-        fault = "a document type with declarations (<!DOCTYPE tmx [...]>) is not read, for safety; remove it"
-        self._parser.StartDoctypeDeclHandler = lambda *doctype: self._refuse(fault) if doctype[3] else None
+        self._parser.StartDoctypeDeclHandler = self._document_type
         self._parser.SkippedEntityHandler = lambda name, _: self._refuse(f"the entity &{name[:40]}; is not defined")
         blocks = (head[start : start + _BLOCK] for start in range(0, len(head), _BLOCK))
         for block in chain(blocks, iter(lambda: stream.read(_BLOCK), b""), [b""]):
@@ -322,6 +321,10 @@ class TmxReader:
             self._pairs.append((segments[source], segments[target]))
         else:
             self.skipped += 1
+
+    def _document_type(self, name: str, system: str | None, public: str | None, declarations: bool) -> None:
+        if declarations:
+            self._refuse("a document type with declarations (<!DOCTYPE tmx [...]>) is not read, for safety; remove it")
 
     def _refuse(self, reason: str) -> NoReturn:
         line = self._parser.CurrentLineNumber

@@ -496,8 +496,10 @@ class Spacing:
 
     def join(self, tokens: Sequence[str]) -> str:
         words = " ".join(tokens).split()
+        if not words:
+            return ""
         gaps = map(self._gaps.__getitem__, pairwise(_roles(words, self.language, self._names)))
-        return "".join(chain.from_iterable(zip(chain([""], gaps), words, strict=False)))
+        return words[0] + "".join(chain.from_iterable(zip(gaps, words[1:], strict=True)))
 
     def count(self, line: str, tokens: Sequence[str], counts: Counts) -> None:
         """Adds the gaps between the tokens of a line, except those between two words."""
@@ -586,8 +588,10 @@ def _tallies(counts: Counts) -> tuple[_Tallies, _Tallies]:
     for (before, after, text), count in counts.items():
         gap = text if text in SPACES else " "
         pairs[before, after][gap] += count
-        if (before in _PLAIN) != (after in _PLAIN):
-            sides[(_ANY, after) if before in _PLAIN else (before, _ANY)][gap] += count
+        if before in _PLAIN and after not in _PLAIN:
+            sides[_ANY, after][gap] += count
+        elif after in _PLAIN and before not in _PLAIN:
+            sides[before, _ANY][gap] += count
     return sides, pairs
 
 

@@ -71,7 +71,9 @@ class Position:
     @property
     def diverged(self) -> bool:
         """Whether the loss is not finite, is far above that of guessing, or has risen far above its lowest value."""
-        if self.excess is None or self.lowest_excess is None or self.bad_in_a_row > 1:
+        if self.bad_in_a_row > 1:
+            return True
+        if self.excess is None or self.lowest_excess is None:
             return self.bad_in_a_row > 0
         return self.excess > min(_ABOVE_GUESSING, self.lowest_excess + _FAR_RISEN)
 

@@ -134,7 +134,7 @@ def _memory(setup: TrainingSetup, plan: Sequence[Indices], before: int) -> Mappi
     # Memory that is kept from smaller minibatches is too small for larger ones, as in a training, where they alternate.
     for share in (0.5, 0.9, 1.0):  # the second minibatch of a group finds gradients
         group = [by_size[int(share * (len(plan) - 1))]] * min(2, setup.config.accumulate)
-        setup.update(group, setup.batches(group), 0.0)
+        _update(setup, group)
     on_gpu = setup.device.type == "cuda"
     memory = {
         "Python and PyTorch": _PROCESS if on_gpu else before or _PROCESS,
@@ -155,18 +155,23 @@ def process_peak() -> int:
 
 
 def _update_times(setup: TrainingSetup, plan: Sequence[Indices], seconds: float) -> list[float]:
-    """The seconds of each of some updates, at the rate 0, which leaves the weights as they are."""
+    """The seconds of each of some updates."""
     groups = setup.groups(plan)
     if setup.device.type == "cuda":  # a shape is fast from its third update on: after the compiler, and with a graph
         some = list(islice(groups, _GPU_GROUPS))
         for group in some * 2:
-            setup.update(group, setup.batches(group), 0.0)
+            _update(setup, group)
         groups = cycle(some)
     times, end = list[float](), time.perf_counter() + seconds
     for group in groups:
         began = time.perf_counter()
-        setup.update(group, setup.batches(group), 0.0)
+        _update(setup, group)
         times.append(time.perf_counter() - began)
         if time.perf_counter() > end:
             break
     return times[len(times) // 2 :]  # the first updates of each shape are slow
+
+
+def _update(setup: TrainingSetup, group: Sequence[Indices]) -> None:
+    """An update at the rate 0, which leaves the weights as they are."""
+    setup.update(group, setup.batches(group), 0.0)

@@ -136,12 +136,15 @@ class TrainingSetup:
         if self.device.type == "cuda":
             self._compute = GraphedLoss(self.model, loss, self._compute, notice)
 
-    def notices(self) -> list[str]:
-        """Lines about converted links, and about long dev sentences, with which validations may take long."""
+    def notices(self) -> Iterator[str]:
+        """Yields lines about converted links, and about long dev sentences, with which validations may take long."""
+        if self.guide and self.guide.note:
+            yield self.guide.note
         most, dev = self.corpus.tokenizers.most_tokens(self.config.max_length), self.corpus.splits.get("dev")
         longest = max(int(side.lengths.max()) for side in (dev.source, dev.target)) if dev else 0
-        slow = f"dev has sentences of up to {longest:,} tokens, training of up to {most:,}: validations may take long"
-        return [*filter(None, [self.guide.note if self.guide else "", slow if longest > _FAR * most > 0 else ""])]
+        if longest > _FAR * most > 0:
+            sizes = f"dev has sentences of up to {longest:,} tokens, training of up to {most:,}"
+            yield f"{sizes}: validations may take long"
 
     def describe_divergence(self, position: Position) -> str:
         """Reports that a training has diverged, and what to do, in one line."""

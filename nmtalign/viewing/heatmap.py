@@ -235,7 +235,10 @@ def legend(panels: Sequence[Panel]) -> str:
 def _block(panel: Panel, width: int, colour: bool) -> list[str]:
     """Returns the lines of a picture, which all have the same number of columns."""
     lines = [cut(printable(panel.caption), width)] if panel.caption else []
-    lines += [cut(reason, width)] if (reason := panel.no_words()) else _matrix(panel, width, colour)
+    if reason := panel.no_words():
+        lines.append(cut(reason, width))
+    else:
+        lines += _matrix(panel, width, colour)
     widths = [cell_len(_COLOUR.sub("", line)) for line in lines]
     widest = max(widths)  # once: a picture of a long pair has thousands of lines
     return [line + " " * (widest - width) for line, width in zip(lines, widths, strict=True)]

@@ -145,7 +145,7 @@ def _peer(name, corpus, environments, folder):
     rows, both = {}, folder / f"{name}.both"
     own = corpus.last(Path(files[2])), corpus.last(Path(files[3]))
     for method in HARD_METHODS:
-        symmetrize_files(*own, both, method, "source-target")
+        symmetrize_files(*own, both, method, backward_order="source-target")
         rows[f"{name}, {method}"] = {**corpus.rate(both), **spent}
     best = min(rows, key=lambda row: rows[row]["aer"])
     return {best: rows[best]}
