@@ -24,13 +24,13 @@ from nmtalign.alignment.hmm import FARTHEST, Posteriors, equal_choices, forward_
 from nmtalign.alignment.lexical import Counts, Floats, Ids, LexicalModel, Numbers, Tables, different
 from nmtalign.alignment.links import blocks, in_order
 
-LONGEST = 100  # words of a side of a training pair
-MODEL_1, ITERATIONS = 5, 10  # the first iterations, and all
+LONGEST = 100  # words on each side of a training pair, at most
+MODEL_1, ITERATIONS = 5, 10  # iterations of IBM Model 1, and iterations in total
 MODEL_1_TIME = 0.45  # the time of an iteration of Model 1, as a share of that of the hidden Markov models
 BATCH_CELLS = 40_000
-_MOST_PAIRS = 4_000  # of a batch
-_BLOCK_CELLS = 1 << 22  # that are sorted together
-_LEAST_COUNT = 1e-9  # the smallest count without those of the pair itself
+_MOST_PAIRS = 4_000  # pairs per batch, at most
+_BLOCK_CELLS = 1 << 22  # cells that are sorted together
+_LEAST_COUNT = 1e-9  # the smallest count that remains when the counts from the pair itself are left out
 
 
 class Sentences(NamedTuple):
@@ -178,7 +178,7 @@ _Expected = tuple[list[NDArray[Any]], list[Floats], list[Counts]]
 class AgreeingModels:
     """Learns from pairs of sentences: call `iterate` until `done` is `ITERATIONS`.
 
-    `names` are the words of both sides, which the ids of the sentences number. At most `most` pairs are used, evenly
+    `names` are the words of both sides, indexed by the ids of the sentences. At most `most` pairs are used, evenly
     spaced among those without an empty side or more than `LONGEST` words. Memory: six bytes per cell, and about 100 per
     pair of words that share a sentence pair.
     """

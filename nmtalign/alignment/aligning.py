@@ -75,7 +75,7 @@ def align(
     """
     config = without_auto(config or AlignConfig(), models)
     method = config.symmetrize
-    # Soft methods read the weights of both directions, which then need no links of their own.
+    # Soft methods join the weights of both directions, so no links are read from a single direction.
     own = replace(config, links=None) if method in SOFT_METHODS else config
     directions: Iterator[tuple[AlignmentRecord, ...]]
     if isinstance(models, WordAligner):
@@ -96,7 +96,7 @@ def align(
         return records
     from nmtalign.core.numerics import using_threads
 
-    # The caller, which works on a record before it takes the next one, does not see the number of threads.
+    # The number of threads changes only while a record is computed, not while the caller works on it.
     return iter(using_threads(config.threads)(lambda: next(records, None)), None)
 
 
@@ -118,7 +118,7 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
             posterior = all(loaded.model.has_posterior for loaded in models)
             shifted = not posterior and all(loaded.model.config.architecture == "transformer" for loaded in models)
             config = replace(config, reading="posterior" if posterior else "shifted" if shifted else "current")
-    if config.symmetrize in SOFT_METHODS:  # whose links are those above their threshold
+    if config.symmetrize in SOFT_METHODS:  # the links of soft methods are those above a threshold
         return replace(config, links="threshold")
     return replace(config, links=config.links or ("threshold" if config.threshold > 0 else "argmax"))
 
@@ -207,7 +207,7 @@ class AlignmentRun:
         spaced = self.config.tokenized and not isinstance(self._forward.tokenizers.source, Subwords)
         fits = [self._forward.text_fit(side, spaced, raw=not self.config.tokenized) for side in (0, 1)]
         names = " and ".join(map(shown, self._texts))
-        # Of a stream no hash tells that it has become shorter.
+        # A stream has no hash that would show whether it has become shorter.
         texts = lines_after(read_pairs(*self._texts), 0, self._block.start + done, names)
         pairs = check_pairs(islice(texts, begin, self._block.stop), self._texts, fits, self._notify)
         for record in islice(align(self._models, pairs, self.config, first=begin), done - first, None):

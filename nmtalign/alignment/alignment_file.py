@@ -56,7 +56,7 @@ DATASETS: Mapping[str, tuple[str, int]] = {
     "source/word_offsets": ("<i8", 1024),  # the number of words before each record, so that Tx is a difference
     "target/word_offsets": ("<i8", 1024),
 }
-_VALUE_SHAPES = {name: (2,) if name == "links" else () for name in DATASETS}  # of one value
+_VALUE_SHAPES = {name: (2,) if name == "links" else () for name in DATASETS}  # the shape of one value
 OFFSETS = tuple(name for name in DATASETS if name.endswith("_offsets"))
 WEIGHT_TYPES: Mapping[str, str] = {"float16": "<f2", "float32": "<f4"}
 COMMIT = 32  # sentences of a block of the journal
@@ -218,7 +218,7 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
                 f"{FORMAT_VERSION}; make the file again, or use the nmtalign that wrote it"
             )
         if not (self.attributes.get("end_of_sentence_column", True) and self.attributes.get("sentence_ids_rise", True)):
-            raise FormatError(f"{self.path}: is without </s>, or has unsorted sentences; align the texts again")
+            raise FormatError(f"{self.path}: has no column for </s>, or unsorted sentences; align the texts again")
 
     def _last(self, name: str) -> int:
         offsets = self._datasets[name]
@@ -297,10 +297,10 @@ class AlignmentWriter:
     UsageError names the difference if the file was begun with other `attributes` or `dtype`; so the attributes should
     include all that the records depend on (hash of the model, options, SHA-256 of the texts). `at_most` resumes
     after at most this number of sentences, and does not use a complete file that has more. Without `resume` an existing
-    FILE.h5.partial is renamed to FILE.h5.partial.old until the new file is complete, and `notify` is told.
+    FILE.h5.partial is renamed to FILE.h5.partial.old until the new file is complete, and `notify` gets a message.
 
     `dtype` float16 stores a weight to within 0.00025, float32 exactly. `left()` reports what remains after an
-    interruption. Raises ResourceError if the disk refuses.
+    interruption. Raises ResourceError if the file cannot be written.
     """
 
     def __init__(
@@ -498,7 +498,7 @@ class AlignmentWriter:
         return values
 
     def _build(self) -> None:
-        """Writes the HDF5 file of the journal. If the disk refuses, there is no new file, and the journal stays."""
+        """Writes the HDF5 file of the journal. If that fails, there is no new file, and the journal stays."""
         for left in self.path.parent.glob(f".{glob.escape(self.path.name)}.[0-9]*.partial"):
             left.unlink(missing_ok=True)  # from a run that was killed in this method
         with self._damaged_journal(), atomic_path(self.path) as temporary, hdf5.created(temporary) as file:
@@ -547,7 +547,7 @@ def _joined(words: Sequence[str]) -> bytes:
 
 
 def method_of(attributes: Mapping[str, Any]) -> str | None:
-    """How the links of a file were chosen, such as "argmax" or "agreement,0.6"; None if its attributes do not tell."""
+    """How the links of a file were chosen, such as "argmax" or "agreement,0.6"; None if no attribute records it."""
     symmetrized, threshold = attributes.get("symmetrization", "none"), attributes.get("threshold")
     parts = [] if symmetrized in get_args(SoftSymmetrization) else [attributes.get("links_method")]
     parts += [] if symmetrized == "none" else [symmetrized]

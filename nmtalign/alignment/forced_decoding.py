@@ -67,9 +67,9 @@ class SideReader:
         return ModelSide(self._encode(tokens), tuple(words), starts, tokens)
 
     def _find_pieces(self, key: str) -> Sequence[str]:
-        """The pieces of a word; behind a space it is inside a line without spaces, and they do not begin with "▁"."""
+        """The pieces of a word. A space before it marks a word inside an unspaced line, which gets no "▁"."""
         word = key.removeprefix(" ")
-        # Nothing is left of a control character.
+        # The tokeniser removes control characters. A word of nothing else is one piece.
         pieces = self._vocabulary.known_tokens(word, cast(Subwords, self._subwords).tokenize) or [word]
         if word != key:
             first = pieces[0].removeprefix(WORD_START)
@@ -116,7 +116,7 @@ class Aligner:
             records |= {record.sentence_id: record for record in found}
         return (records[pair.number] for pair in window)
 
-    @torch.inference_mode(False)  # in it, a posterior could not turn gradients on
+    @torch.inference_mode(False)  # inference mode would allow no gradients, which a posterior needs
     @torch.no_grad()
     def _force(self, pairs: Sequence[ModelPair]) -> list[AlignmentRecord]:
         copies = [pair.source.copies for pair in pairs] if self._loaded.model.config.copy else None

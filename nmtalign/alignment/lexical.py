@@ -65,7 +65,7 @@ def _class_of(character: str) -> str:
 
 @dataclass(frozen=True)
 class Words:
-    """What the model needs of some words of one side: arrays by the place of the word."""
+    """The data of some words of one side that the model needs: arrays by the place of the word."""
 
     numbers: Ids  # in the training text; -1 for a word that it does not have
     occurrences: Counts
@@ -124,7 +124,7 @@ class LexicalCounts:
         self.null_counts = [own.astype(np.float64) for own in self.null_counts]
         self._null_totals = [max((own[:-1] + _NULL_COUNT).sum(), _NULL_COUNT) for own in self.null_counts]
         sides = list(zip(self.stems, self.occurrences, self.totals, self.stem_sizes, strict=True))
-        # A hostile file may have only zeros.
+        # An untrusted file may have only zeros.
         self._stem_occurrences = [np.maximum(_sums(own[:-1], found[:-1], size), 1) for own, found, _, size in sides]
         self._stem_totals = [_sums(own[:-1], given[:-1], size) for own, _, given, size in sides]
 
@@ -205,7 +205,7 @@ def stem_size(word: str) -> int:
 def words_of(
     names: Sequence[Sequence[str]], numbers: Sequence[Ids], occurrences: Sequence[Counts], stems: Sequence[Ids]
 ) -> list[Words]:
-    """Returns what the model needs of words of both sides: it numbers their spellings and beginnings."""
+    """Returns the data of words of both sides that the model needs; numbers their spellings and beginnings."""
     sizes = np.cumsum([len(side) for side in names])[:-1]
     both = [name for side in names for name in side]
     spellings, beginnings = _numbered(both), _numbered(name[:BEGINNING] for name in both)

@@ -237,7 +237,7 @@ def _stored_links(path: Path) -> LinkFile:
             links = frozenset(pair.links)
             pairs.append(GoldLinks(links, links))
             words.append((pair.source, pair.target))
-        model = str(file.attributes.get("model_hash", ""))  # a stranger's file may have a number
+        model = str(file.attributes.get("model_hash", ""))  # an untrusted file may have a number
         return LinkFile(str(path), "HDF5", 0, pairs, words=words, method=method_of(file.attributes), model=model)
 
 

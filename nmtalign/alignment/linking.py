@@ -36,12 +36,12 @@ from nmtalign.text.lines import counted, is_stream, read_pairs, shown
 from nmtalign.text.tokenizer import EOS, LEXICON, NO_WORD, UNK, SpacedWords
 
 _WORK, _RECORD, _STATE = "work", "link.json", "learned.safetensors"
-MOST_CELLS = 300_000_000  # of the pairs that are learned from, which bounds memory to some gigabytes
+MOST_CELLS = 300_000_000  # cells of all pairs that are learned from: this limits memory to some gigabytes
 _COMMAS = frozenset(",،、，")
-_MOST_ATTACHED = 0.02  # commas without a space before them, in tokenised text
-_ALIGNING = 4.0  # the time of aligning all pairs, in iterations over them
+_MOST_ATTACHED = 0.02  # in tokenised text: commas without a space before them, per comma with spaces on both sides
+_ALIGNING = 4.0  # the time of aligning all pairs, as a number of iterations over them
 _SPACES_SEEN_IN = 100  # pairs
-_TRANSLATIONS = 20  # of a source word in the translation table
+_TRANSLATIONS = 20  # entries of a source word in the translation table, at most
 _LEAST = 1e-3  # the smallest probability of a translation
 _BLANKS = frozenset(" \t\r\n")
 
@@ -154,7 +154,7 @@ class LinkRun:
         if self._is_learned() and self._is_linked() and not self._work.exists():
             return
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
-            if path.is_symlink():  # a stranger may have made the folder, and writing would follow the link
+            if path.is_symlink():  # the folder may be untrusted, and writing would follow the link
                 reason = "is a symbolic link, through which nmtalign does not write; replace it by a copy"
                 raise ResourceError(f"{path}: {reason}")
         with files.folder_lock(self._work):
@@ -167,7 +167,7 @@ class LinkRun:
             shutil.rmtree(self._work, ignore_errors=True)
 
     def _is_learned(self) -> bool:
-        """Returns whether what is learned is there; a damaged aligner is learned again."""
+        """Returns whether the aligner and the lexicon exist; a damaged aligner is learned again."""
         with contextlib.suppress(FormatError):
             map_arrays(self.folder / files.ALIGNER)
             return (self.folder / LEXICON).exists()

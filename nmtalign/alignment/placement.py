@@ -11,7 +11,7 @@ Range = tuple[int, int]  # the first word, and the one behind the last
 # Chosen on the sample corpus and the gold links of four language pairs (`bench markup`).
 _NULL = 0.1  # the loss for a word without links in an element
 _LEAST = 0.02  # the smallest sum of an element that has links
-_DECAY = 0.3  # of the weight of a source word with its distance
+_DECAY = 0.3  # the factor by which the weight of a source word falls with each word of distance
 _TAKEN = -1e6  # the gain of a word that belongs to another element
 
 
@@ -21,7 +21,7 @@ class TagSpan(NamedTuple):
     first: int
     stop: int
     parent: int = -1  # the number of the span that contains it
-    line: bool = False  # an empty one that ends a line: no two at one place, nor at an edge of the text unless it was
+    line: bool = False  # ends a line: no two are put at one place, and at an edge of the text only those from an edge
 
 
 def place(spans: Sequence[TagSpan], weights: NDArray[np.float32], glued: Sequence[bool] = ()) -> list[Range]:

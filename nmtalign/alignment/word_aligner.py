@@ -45,7 +45,7 @@ from nmtalign.text.tokenizer import EOS, UNK, SpacedWords, TokenCache, Tokenizer
 _KIND, _VERSION = "word aligner", "3"
 _LEAST = 1e-3  # a pair of words with a smaller count is not kept, unless the words are cognates
 LONGEST = 2_900  # pieces of a side of a pair; the memory for a pair grows with the square of its longer side
-_CELLS_OF_PART = 1 << 20  # of the pairs that a thread aligns together
+_CELLS_OF_PART = 1 << 20  # cells of the pairs that a thread aligns together
 _MOST = 1.001  # the largest probability, with rounding
 # The arrays of a side by word, and their smallest values.
 _BY_WORD = {
@@ -58,7 +58,7 @@ _BY_WORD = {
 
 
 class Pieces(Tokenizer):
-    """Words, numbers and marks, each `folded`; what is between spaces is one word if it `is_one`, folded."""
+    """Words, numbers and marks, each `folded`; text between spaces is one word if its folded form `is_one`."""
 
     kind = "pieces"
 
@@ -99,7 +99,7 @@ def in_pieces(words: Sequence[str], side: Sentences, pieces: Pieces) -> tuple[li
 
 
 def save_aligner(folder: Path, learned: AgreeingModels, languages: tuple[str, str], tokenized: bool) -> None:
-    """Writes what was learned into a folder, with sorted words; raises ResourceError if the disk refuses."""
+    """Writes what was learned into a folder, with sorted words; raises ResourceError if it cannot be written."""
     model, learned_counts = learned.model, learned.counts.counts[0][:-1]
     orders = [np.array(sorted(range(len(own)), key=own.__getitem__), np.int64) for own in model.names]
     names = [[own[place] for place in order] for own, order in zip(model.names, orders, strict=True)]
@@ -208,18 +208,18 @@ class StoredWords:
 def _vocabulary(words: StoredWords, occurrences: NDArray[Any]) -> Vocabulary:
     """Returns the words of a side, the most frequent first."""
     order = np.argsort(-occurrences[:-1], kind="stable").tolist()
-    known = dict.fromkeys(map(words.names.__getitem__, order))  # a stranger's file may repeat words
+    known = dict.fromkeys(map(words.names.__getitem__, order))  # an untrusted file may repeat words
     return Vocabulary([EOS, UNK, *(word for word in known if word not in (EOS, UNK, ""))])
 
 
-# Pairs whose words have numbers, and what the models need of these words, of both sides.
+# Pairs whose words have numbers, and the data of these words of both sides that the models need.
 _Window = tuple[Sequence[ModelPair], Sequence[lexical.Words]]
 
 
 class WordAligner:
     """Aligns pairs in both directions with the models that `nmtalign link` has learned.
 
-    It stands for a forward and a backward model, and has the attributes of a `LoadedModel` that aligning needs. A pair
+    It replaces a forward and a backward model, and has the attributes of a `LoadedModel` that aligning needs. A pair
     with more than `LONGEST` words, numbers and marks on a side has a record without words and links.
     """
 
@@ -234,7 +234,7 @@ class WordAligner:
         self.folder, self.weights_file = folder, folder / ALIGNER
         self._counts, self._words, self._jumps = counts, words, jumps
         self.source_language, self.target_language = (facts[side] for side in SIDES)
-        tokenized = facts["tokenized"] == "True"  # then only words of the texts are not split
+        tokenized = facts["tokenized"] == "True"  # if so, words that occur in the learned texts are not split
         self._pieces = Pieces(lambda word: tokenized and any(side.find(word)[0] >= 0 for side in words))
         self.tokenizers = Tokenizers(self._pieces, self._pieces, self.source_language, self.target_language)
         self.too_long: set[int] = set()  # the numbers of the pairs that the last run did not align
@@ -334,7 +334,7 @@ class WordAligner:
         sizes = len(words[0]), len(words[1])
         batches, keys = make_batches(sides, sizes, np.flatnonzero([not pair.empty() for pair in pairs]))
         cells = self._counts.find(words, *np.divmod(keys, max(sizes[1], 1)))
-        with np.errstate(all="ignore"):  # only a stranger's file has numbers that overflow or are negative
+        with np.errstate(all="ignore"):  # only an untrusted file has numbers that overflow or are negative
             tables = self._counts.tables(cells, words)
             for table, ids in zip(tables, cells[:2], strict=True):
                 counts = table.counts[:-1]

@@ -242,7 +242,7 @@ def test_words_are_split_into_pieces_that_contain_all_of_them(pieces):
         assert Pieces(lambda word: True).of[written] == (word.casefold(),)
 
 
-def test_a_strangers_file_in_which_no_word_occurs_aligns_without_a_warning(aligner, tmp_path):
+def test_an_untrusted_file_in_which_no_word_occurs_aligns_without_a_warning(aligner, tmp_path):
     tensors, facts = map_arrays(aligner.folder / ALIGNER)
     zeros = {name: tensor * 0 if name.endswith("occurrences") else tensor for name, tensor in tensors.items()}
     save_tensors(tmp_path / ALIGNER, zeros, facts)
@@ -250,7 +250,7 @@ def test_a_strangers_file_in_which_no_word_occurs_aligns_without_a_warning(align
     assert np.isfinite(record.weights).all()
 
 
-def test_a_strangers_file_is_refused_or_harmless(aligner, pairs, tmp_path):
+def test_an_untrusted_file_is_refused_or_harmless(aligner, pairs, tmp_path):
     tensors, facts = map_arrays(aligner.folder / ALIGNER)
     changes = [
         {"keys": tensors["keys"].astype(np.int32)},
