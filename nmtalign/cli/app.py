@@ -72,7 +72,7 @@ def main() -> None:
     os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
     # The imports make 300,000 objects that stay. To look through all of them as often as usual takes 0.3 seconds.
     gc.set_threshold(*gc.get_threshold()[:2], 100)
-    os.environ.pop("MPLBACKEND", None)  # of a notebook; another matplotlib may not know it, and files need none
+    os.environ.pop("MPLBACKEND", None)  # set by notebooks; matplotlib may not know it here, and files need none
     try:
         open_streams()
         code = run(sys.argv[1:])
@@ -123,7 +123,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
         _guard_address_space()
         try:
-            Path.cwd()  # if the folder was removed, MKL would end the process with its own words
+            Path.cwd()  # if the folder was removed, MKL would end the process with another message
         except OSError as error:
             raise ResourceError(f"the current folder cannot be used: {error.strerror}; change to another") from None
         if first not in COMMANDS:
@@ -136,7 +136,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
         with signals:
             command = load_command(name)
             try:
-                with command.make_context(f"nmtalign {name}", rest) as context:  # `main` has messages of its own
+                with command.make_context(f"nmtalign {name}", rest) as context:  # `command.main` prints other messages
                     command.invoke(context)
             except Exit as end:
                 return end.exit_code
@@ -158,7 +158,7 @@ def _guard_address_space() -> None:
             raise ResourceError(f"{left}, and {name} needs about {needs[name]:,} MB: raise the limit")
 
     if limit != resource.RLIM_INFINITY:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 40 MB per thread, which compute nothing
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each thread takes 40 MB and computes nothing
         sys.meta_path.insert(0, SimpleNamespace(find_spec=find_spec))
 
 
@@ -182,7 +182,7 @@ def _report(error: Any) -> int:
     code = ResourceError.exit_code
     match error:
         case Stop():
-            first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started, and ends together
+            first = os.environ.get("RANK", "0") == "0"  # torchrun ends its processes together: one reports
             message, code = f"{error}{signals.detail()}" if first else "", error.exit_code
         case KeyboardInterrupt():
             message, code = "interrupted", 130

@@ -33,7 +33,7 @@ from nmtalign.text.lines import STDIN, STDOUT, finite, reading, unpacked_size
 _HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
 FIRST_REPORT = 10.0  # seconds until the first line of progress in a log
 _BUSY = 0.3  # cores; less load of other programs is not noticed
-_joining = threading.Lock()  # held while a thread joins PyTorch's, and from the end on: an end meanwhile is a crash
+_joining = threading.Lock()  # locked while a thread joins PyTorch's threads, and at exit: exiting meanwhile would crash
 
 
 def own_argument(metavar: str, help: str, default: Any = None, **details: Any) -> Any:
@@ -42,7 +42,7 @@ def own_argument(metavar: str, help: str, default: Any = None, **details: Any) -
 
 
 def own_option(help: str, metavar: str | None = None, names: str = "", default: Any = None, **details: Any) -> Any:
-    """An option of a command: one of its own, or that of a setting."""
+    """An option of a command; it may be the option of a setting."""
     return typer.Option(default, *names.split(), help=help, metavar=metavar, readable=False, **details)
 
 
@@ -293,19 +293,19 @@ def _watch_others(pause: float = 1.0) -> None:
             busy, began, before = (used - before) / (now - began), now, used
             needed = busy > _BUSY
             joined = joined or (needed and _join(busy))
-        # PyTorch tells a thread only once how many there are. Those that have joined end with this one.
+        # A thread reads PyTorch's number of threads only once, so another one watches on. Joined threads end with this.
         _start_watch()
 
 
 def _join(busy: float) -> bool:
-    """Gives this thread PyTorch threads of its own if these many busy cores leave too few; returns whether it has.
+    """Makes PyTorch start threads for this thread if `busy` cores leave too few for it; returns whether it has.
 
     A signal may end the main thread's import of PyTorch. This thread must not continue it: Python would abort.
     """
     torch: Any = sys.modules.get("torch")
     if not hasattr(torch, "compile"):  # defined at the end of the import
         return False
-    threads = torch.get_num_threads()  # one does not wait; the command may ask for more later
+    threads = torch.get_num_threads()  # a single one never waits for others; the command may ask for more later
     short: bool = threads > 1 and busy + threads > len(os.sched_getaffinity(0)) + _BUSY
     if short:
         with _joining:
@@ -421,11 +421,11 @@ class Signals:
 
 
 signals = Signals()
-"""Those of the running command."""
+"""The signals of the running command."""
 
 
 def end_threads(code: int) -> None:
-    """Ends the process if threads still compute; Python would wait for their results, which nobody needs."""
+    """Ends the process if threads still compute; Python would wait for their results, which are not needed."""
     if sum(not thread.daemon for thread in threading.enumerate()) > 1:
         sys.stderr.flush()
         with contextlib.suppress(OSError, NmtalignError):  # finished lines are kept

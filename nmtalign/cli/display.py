@@ -27,7 +27,7 @@ from nmtalign.training import events
 _AVERAGED = ("loss", "alignment_loss", "source_words_per_second", "target_words_per_second", "gradient_norm")
 _SLOW = 3.0  # seconds after which a plain line names the work between updates
 _WIDEST = 120  # columns; longer rows are hard to read
-_FIXED_ROWS = 14  # of the panel without the table of validations
+_FIXED_ROWS = 14  # rows of the panel without the table of validations
 
 
 class TrainingDisplay:
@@ -69,13 +69,13 @@ class TrainingDisplay:
 
     @cached_property
     def _writer(self) -> Any:
-        """Of TensorBoard, whose file is made with the first figures: an error of the start leaves none."""
+        """TensorBoard's writer. Its file is made with the first figures, so that an error of the start leaves none."""
         from torch.utils.tensorboard import SummaryWriter
 
         return self._context.enter_context(SummaryWriter(str(self._tensorboard)))
 
     def take(self, event: events.Event) -> None:
-        """Notes an event; writes a line for it, unless it belongs into the panel or the next line of progress."""
+        """Notes an event; writes a line for it, unless it belongs in the panel or in the next line of progress."""
         with self._lock:
             self._note(event)
             line = describe(event)

@@ -18,17 +18,17 @@ def export(
     chosen: Chosen[ExportConfig],
     source: Path = own_argument("FILE.h5|MODEL", "Alignment file, or model directory.", default=...),
     format: Literal["pharaoh", "json", "ctranslate2"] | None = own_option(
-        "What to write [dim]\\[default: pharaoh; of a model a copy][/dim].", names="--format -f"
+        "What to write [dim]\\[default: pharaoh; for a model, a copy][/dim].", names="--format -f"
     ),
     output: Path = output_option(
         "Output file (.gz is compressed; - is stdout), or folder of a model.", "OUT", stdout=True, default=STDOUT
     ),
     average: list[Path] | None = own_option(
-        "Of a model: write the mean of its weights and these, of another model or a file; may be repeated.",
+        "For a model: write the mean of its weights and those of another model or file of weights; may be repeated.",
         "MODEL|FILE",
         "--average",
     ),
-    force: bool = own_flag("Of a model: replace another exported model.", "--force"),
+    force: bool = own_flag("For a model: replace another exported model.", "--force"),
     quiet: bool = QUIET,
 ) -> None:
     """Write an alignment file in another format, or a small copy of a model.

@@ -48,17 +48,17 @@ def link(
     keep_memory()
     tell = common.notifier(quiet)
     common.signals.detail = lambda: f"; the same command resumes in {output}"
-    steps = set[int]()  # that were not complete before
+    steps = set[int]()  # the steps that were not complete before
     with common.live_line("opening the texts", quiet) as show:
 
-        def told(progress: "LinkProgress") -> None:
+        def advance(progress: "LinkProgress") -> None:
             steps.add(progress.step)
             done = "" if progress.done is None else f": {progress.done:.0%}"
             left = progress.seconds_left
             rest = "" if left is None else f", {common.clock(left)} left for all steps"
             show(f"[{progress.step}/{progress.steps}] {progress.doing}{done}{rest}")  # [2/3] learning: 34%, 0:43 left
 
-        links = nmtalign.link(source, target, output, show=told, notify=common.say, config=chosen.settings)
+        links = nmtalign.link(source, target, output, show=advance, notify=common.say, config=chosen.settings)
     pairs = count = 0
     for pairs, line in enumerate(read_lines(links), 1):  # noqa: B007
         pharaoh = line.partition("\t")[0]

@@ -204,7 +204,7 @@ class Command(TyperCommand):
     """A command that explains wrong options and arguments."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The arguments and options; typer shows the type of each, and that of a flag or a path tells nothing."""
+        """The arguments and options, without the types that typer shows for flags and arguments, which do not help."""
         parameters: list[Any] = super().get_params(ctx)
         for one in parameters:
             if getattr(one, "is_flag", False):

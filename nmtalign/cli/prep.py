@@ -22,8 +22,8 @@ from nmtalign.text.parallel import beginning, languages_of_columns
 if TYPE_CHECKING:
     from nmtalign.data.corpus_writer import Summary
 
-_REASONS = ("empty", "duplicate", "too long")  # of all corpora; those of --clean have a table of their own
-_SUFFIX = "[dim]\\[default: the suffix of the file][/dim]"
+_REASONS = ("empty", "duplicate", "too long")  # every corpus has these; those of --clean have a separate table
+_NAMED = "[dim]\\[default: the workspace's, or by the names of the texts][/dim]"
 
 
 @with_settings(PrepConfig)
@@ -34,8 +34,8 @@ def prep(
     dev: FilePair | None = own_option("Text for validation: two files, or one with both.", "SRC [TGT]", "--dev"),
     test: FilePair | None = own_option("Text for scoring.", "SRC [TGT]", "--test"),
     output: Path | None = output_option(f"Folder of the corpus {DATA_DEFAULT}", "FOLDER", folder=True),
-    source_language: str | None = own_option(f"Such as en {_SUFFIX}.", "CODE"),
-    target_language: str | None = own_option(f"Such as fr {_SUFFIX}.", "CODE"),
+    source_language: str | None = own_option(f"Language of the source, such as en {_NAMED}.", "CODE"),
+    target_language: str | None = own_option(f"Language of the target, such as fr {_NAMED}.", "CODE"),
     force: bool = own_flag("Replace a corpus of other text or settings.", "--force"),
     quiet: bool = QUIET,
 ) -> None:
@@ -94,7 +94,7 @@ def _texts(
 def _languages(
     workspace: Workspace, train: PathPair, columns: str, source: str | None, target: str | None
 ) -> tuple[str, str]:
-    """The languages of the command line, else of the workspace (or turned, as the texts), else of the texts' names."""
+    """The languages: those of the command line, else of the workspace (exchanged if the texts are), else by name."""
     if train[1] is not None:
         named = suffix_language(train[0]), suffix_language(train[1])
     else:
@@ -106,9 +106,9 @@ def _languages(
     found = source or own[0] or named[0], target or own[1] or named[1]
     if unknown := [side for side, language in enumerate(found) if not language]:
         path = train[unknown[0]] or train[0]
-        beginning(path)  # a file that is missing, or an archive, is the more important error
+        beginning(path)  # a missing file, or an archive, is the more important error
         options = " and ".join(f"--{('source', 'target')[side]}-language CODE" for side in unknown)
-        raise UsageError(f"{shown(path)}: its name tells no language; give {options}, such as en")
+        raise UsageError(f"{shown(path)}: its name contains no language; give {options}, such as en")
     return str(found[0]), str(found[1])
 
 

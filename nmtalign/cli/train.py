@@ -94,7 +94,7 @@ def train(
         if several:  # torchrun ends the others when one has ended; this process keeps its own exit code
             for number in common.REASONS:
                 signal.signal(number, signal.SIG_IGN)
-    well = finished.complete and not finished.diverged  # else also a quiet training says so
+    well = finished.complete and not finished.diverged  # anything else is reported with --quiet, too
     _report(finished, display.updates, folder, common.notifier((quiet and well) or not first))
     if not finished.complete:
         raise typer.Exit(next(128 + number for number, reason in common.REASONS.items() if reason == finished.reason))

@@ -130,7 +130,7 @@ class PrepConfig(Settings, section="prep"):
 class ExportConfig(Settings, section="export"):
     """How `export` stores a model (section [export])."""
 
-    weights: StoredWeights = common("fp32", "Of a model: fp32 keeps every bit, int8 is a quarter of the size.")
+    weights: StoredWeights = common("fp32", "For a model: fp32 keeps every bit, int8 is a quarter of the size.")
 
 
 class TranslateConfig(Settings, section="translate"):
@@ -330,7 +330,7 @@ class LinkConfig(Settings, section="link"):
     )
     tokenized: bool = common(
         False,
-        "The texts are tokenised: split them only at spaces. Texts whose commas stand between spaces are recognised.",
+        "The texts are tokenised: split them only at spaces. Texts with spaces around their commas are recognised.",
         flags="--tokenized/--raw",
     )
     threads: int = threads_setting()

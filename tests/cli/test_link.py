@@ -292,7 +292,7 @@ def test_texts_with_few_pairs_to_learn_from_are_warned_of(tmp_path):
 
 @pytest.mark.parametrize(("line", "warned"), [("我喜欢红色的船。", True), ("我 喜欢 红色 的 船 。", False)])
 def test_a_text_without_spaces_between_words_is_warned_of_once(tmp_path, line, warned):
-    (tmp_path / "a").write_text(f"{line}\n" * 3, encoding="utf-8")  # a name that tells no language
+    (tmp_path / "a").write_text(f"{line}\n" * 3, encoding="utf-8")  # a name without a language
     (tmp_path / "b").write_text("i like the red boat\n" * 3)
     notes: list[str] = []
     LinkRun(tmp_path / "a", tmp_path / "b", tmp_path / "made", LinkConfig(threads=1), notify=notes.append).run()

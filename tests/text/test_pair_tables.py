@@ -186,7 +186,7 @@ def test_prep_takes_the_splits_of_a_folder(tmp_path, kind):
 def test_the_commands_take_tables_as_other_texts(tmp_path):
     parquet_file(tmp_path, {"id": ["x"] * 3, **TEXTS})
     done = nmtalign(tmp_path, "prep", "texts.parquet")
-    told = "nmtalign: error: texts.parquet: its name tells no language"
+    told = "nmtalign: error: texts.parquet: its name contains no language"
     assert (done.returncode, done.stderr.partition("; ")[0]) == (2, told)
     languages = ("--source-language", "en", "--target-language", "fr")
     done = nmtalign(tmp_path, "prep", *languages, "--dev", "texts.parquet", "texts.parquet", "-o", "d")
