@@ -1,7 +1,7 @@
 """A Transformer in the format of CTranslate2, which decodes Transformers faster than nmtalign does.
 
-It has no bias of word vectors: it is added to every vector. Where the softmax shares the vectors, this changes all
-logits of a step equally, and no probability. Its own positions are not those of the article: their table is exported.
+CTranslate2 has no bias of word vectors, so the bias is added to every vector. If the softmax shares them, this changes
+all logits of a step equally, and no probability. The article's positions are exported: CTranslate2 computes others.
 """
 
 import os

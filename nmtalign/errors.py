@@ -62,8 +62,8 @@ def is_out_of_memory(error: BaseException | None) -> bool:
         if isinstance(error, MemoryError):
             return True
         if isinstance(error, RuntimeError | OSError | ImportError | SystemError):
-            told = f"{getattr(error, 'strerror', None) or error}\n".lower()  # strerror contains no file names
-            if _NO_MEMORY.search(told):
+            message = f"{getattr(error, 'strerror', None) or error}\n".lower()  # strerror contains no file names
+            if _NO_MEMORY.search(message):
                 return True
         error = error.__cause__ or error.__context__
     return False

@@ -1,8 +1,8 @@
 """Files that are written atomically (temporary name, flush, rename) or continued by a later run; locks; checksums.
 
-It also has the names of nmtalign's own files. The last functions read small files that a stranger may have written, so
-that no content can hang the process or fill the memory. They raise OSError if a file is missing or not regular, and
-ValueError with a short reason for content that they refuse.
+It also has the names of nmtalign's own files. The last functions read small, untrusted files, so that no content can
+hang the process or fill the memory. They raise OSError if a file is missing or not regular, and ValueError with a short
+reason for content that they refuse.
 """
 
 import contextlib
@@ -187,7 +187,7 @@ def atomic_path(path: Path, keep: Path | None = None, follow: bool = True) -> It
 
     The folder is made if it does not exist. The content is flushed to the disk before it is renamed. A device or a
     named pipe is written in place. A symbolic link is preserved, and its target is replaced. Without `follow` the link
-    itself is replaced: a stranger may have made the folder of a model. The new file has the mode and, if possible, the
+    itself is replaced, because the folder of a model may be untrusted. The new file has the mode and, if possible, the
     owner of the file that it replaces. With `keep` that file is renamed to `keep`: one of the two is always complete.
     """
     if follow and stays_in_place(path):
@@ -249,7 +249,7 @@ class PartialFile:
     """FILE.partial: the part of FILE that has been written. A later run can continue it.
 
     Only one process can open it. Nothing is buffered: after `write` the system has the data. A symbolic link FILE is
-    followed. All methods raise ResourceError if the disk refuses.
+    followed. All methods raise ResourceError if the system refuses the operation.
     """
 
     def __init__(self, path: Path) -> None:
@@ -297,7 +297,7 @@ class PartialFile:
             self.stream.seek(size)
 
     def set_aside(self, notify: Callable[[str], object]) -> None:
-        """Renames FILE.partial, unless it is empty, to FILE.partial.old, says so, and opens an empty one."""
+        """Renames FILE.partial, unless it is empty, to FILE.partial.old, reports it, and opens an empty one."""
         if not self.is_empty():
             self.rename(self.old)
             self.open()
@@ -432,7 +432,7 @@ def parse_toml(data: bytes) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """Turns the errors of a parser for a hostile text into a ValueError of one short line."""
+    """Turns the errors of a parser about an untrusted text into a ValueError of one short line."""
     try:
         yield
     except RecursionError:

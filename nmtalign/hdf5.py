@@ -63,7 +63,7 @@ class _Disk(io.FileIO):
         return len(view)
 
     def readinto(self, buffer: Any) -> int:
-        """Reads what was written; zeros for what the disk has refused."""
+        """Reads the data that was written; data that could not be written is zeros."""
         view = memoryview(buffer).cast("B")
         count = super().readinto(view) or 0
         view[count:] = bytes(len(view) - count)
@@ -80,7 +80,7 @@ class _Disk(io.FileIO):
 
 @contextlib.contextmanager
 def created(path: Path) -> Iterator[h5py.File]:
-    """Yields a new HDF5 file, which is sealed at the end, for one process; raises OSError if the disk refuses its data.
+    """Yields a new HDF5 file, which is sealed at the end, for one process; raises OSError if data cannot be written.
 
     Its layout can be read by every HDF5 tool since version 1.8.
     """

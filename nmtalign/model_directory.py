@@ -255,7 +255,7 @@ def load_model(
     vocabularies = load_vocabularies(folder, config)
     path = find_weights(folder) if place == folder else place
     chosen = pick_device(device)
-    with using_threads(threads), torch.inference_mode(False):  # that mode's weights give a posterior no gradients
+    with using_threads(threads), torch.inference_mode(False):  # autograd, which a posterior needs, refuses its tensors
         products = inference_precision(precision, chosen)
         with torch.device("meta"):
             model = TranslationModel(config).float()
@@ -384,8 +384,8 @@ def save_tensors(
 ) -> None:
     """Writes tensors or arrays with metadata and a checksum, atomically; an existing file is renamed to `keep`.
 
-    Only tensors that are on a GPU or not contiguous are copied, one at a time. Raises ResourceError if the disk
-    refuses.
+    Only tensors that are on a GPU or not contiguous are copied, one at a time. Raises ResourceError if the file cannot
+    be written.
     """
     import numpy as np
 

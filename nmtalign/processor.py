@@ -19,7 +19,7 @@ def bf16_is_fast() -> bool:
 
     AMX multiplies bf16 several times as fast as fp32. The bf16 instructions of AVX-512 take half the time of fp32 on
     AMD's processors, and twice its time on Intel's. Many virtual machines hide AMX, so that only the slow ones remain.
-    A processor without any of them imitates bf16, several times as slowly as fp32. False if the system does not tell.
+    A processor without any of them imitates bf16, several times as slowly as fp32. False if the system lists no flags.
     """
     amd = "AMD" in cpu_facts().get("vendor_id", "")
     return _has({"amx_bf16"}, _WITH_AMX) or (amd and _has({"avx512_bf16"}, _WITH_BF16))
@@ -43,7 +43,7 @@ def _has(flags: set[str], names: Iterable[str]) -> bool:
 
 
 def cpu_facts(root: Path = Path("/")) -> Mapping[str, str]:
-    """What Linux says of the first processor: "vendor_id", "model name", "flags" and others; {} on other systems."""
+    """Linux's facts about the first processor: "vendor_id", "model name", "flags" and others; {} on other systems."""
     parts = (line.partition(":") for line in itertools.takewhile(str.strip, lines_of(root / "proc/cpuinfo")))
     return {name.strip(): value.strip() for name, _, value in parts}
 
@@ -79,7 +79,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 def keep_memory() -> None:
-    """Lets the C library keep freed memory for the next batch of training; for a process of its own, as a command is.
+    """Lets the C library of this process keep freed memory for the next batch; only commands call it, not the library.
 
     By default it returns every large array to the system, which fills the next one with zeros page by page: 30,000 page
     faults per batch, a tenth of the time. Only glibc can do this.
