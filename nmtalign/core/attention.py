@@ -28,7 +28,7 @@ from nmtalign.core.numerics import (
 )
 from nmtalign.settings.training_settings import ModelConfig
 
-KEPT_BYTES = 192 << 20  # of tanh, B Tx n' elements per step; the backward pass computes that of the other steps again
+KEPT_BYTES = 192 << 20  # bytes of tanh, B Tx n' elements per step; a backward pass computes that of other steps again
 FERTILITY_LIMIT = 2.0  # N, the largest number of target words that a source word becomes, as in Tu et al. (2016)
 R = TypeVar("R")
 

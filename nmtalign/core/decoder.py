@@ -247,7 +247,7 @@ class RecurrentDecoder(Decoder):
         self.attentional_weight = Role.MATRIX.parameter(size, annotation_size + size) if vector else None
         self._dropout, self._residual = config.dropout if below else 0.0, config.residual
         self._skips = config.residual and below > 1  # whether a residual connection skips the attending layer
-        # Whether it is a decoder of the paper: one layer, a first state of its own, contexts that are fed to the cell.
+        # Whether it is a decoder of the paper: one layer, a first state that it computes, contexts fed to the cell.
         # The products of its contexts can be computed once per sentence (`Inference`).
         self.is_papers = own_start and self.cell.context_weight is not None
         # Words must depend on the context in the way in which `states_given` and the readout compute it.

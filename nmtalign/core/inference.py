@@ -169,7 +169,7 @@ class WordTable:
             self._fill(torch.arange(words, device=weight.device))
 
     def no_word(self, rows: int) -> Tensor:
-        """The rows (rows, out) of the zero vector that stands for no word."""
+        """The rows (rows, out) of the zero vector, which represents no word."""
         return self._bias.expand(rows, -1)
 
     def __call__(self, words: Tensor) -> Tensor:

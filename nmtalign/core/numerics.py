@@ -25,10 +25,10 @@ from nmtalign.settings.definition import Device, InferencePrecision, Precision
 from nmtalign.settings.training_settings import Initialisation
 
 F_ = TypeVar("F_", bound=Callable[..., Any])
-_CACHED_ELEMENTS = 1 << 19  # whose tanh is computed together, so that they stay in the processor's cache
+_CACHED_ELEMENTS = 1 << 19  # elements whose tanh is computed together: they stay in the processor's cache
 _PARTIAL_SUMS = 16
 LEAST = 1e-30  # smaller probabilities are imprecise; it replaces smaller divisors and arguments of a logarithm
-BF16_UNITS = 512  # of a hidden layer; smaller models train no faster in bf16 on a CPU
+BF16_UNITS = 512  # units of a hidden layer; smaller models train no faster in bf16 on a CPU
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -195,7 +195,7 @@ def fused(function: F_) -> F_:
             compiled = compiled or torch.compile(function, dynamic=True, options={"compile_threads": 1})
             with warnings.catch_warnings(action="ignore"):  # a compiler whose warnings are errors would fail
                 return compiled(*arguments)
-        except Exception as error:  # of a compiler: any kind
+        except Exception as error:  # a compiler may raise any error
             if is_out_of_memory(error):
                 raise
             Fusion.problem = str(error).strip().partition("\n")[0] or type(error).__name__
@@ -336,7 +336,7 @@ M = TypeVar("M", bound=nn.Module)
 T = TypeVar("T")
 R = TypeVar("R")
 _STEPS = 127
-_FEWER_STEPS = 63  # of a weight, where the sum of two products of a processor has 16 bits
+_FEWER_STEPS = 63  # steps of a weight on a processor that adds two products in 16 bits
 _SMALLEST, _FEWEST_INPUTS = 1 << 16, 128  # numbers and inputs of a weight; smaller ones are as fast in float32
 _MISSING = (AttributeError, NotImplementedError, RuntimeError)  # raised by a product that this build of PyTorch lacks
 _MIDDLE = 128  # the zero of numbers of eight bits without a sign

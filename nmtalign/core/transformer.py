@@ -25,7 +25,7 @@ from nmtalign.core.numerics import Initialised, Role, check_wanted, fast_dropout
 from nmtalign.settings.training_settings import ModelConfig
 
 _ROOM = 16  # positions that a cache grows by
-_POSITIONS = 1024  # whose encodings are kept
+_POSITIONS = 1024  # positions whose encodings are kept
 
 
 def sinusoids(first: int, count: int, width: int, device: torch.device) -> Tensor:
@@ -202,7 +202,7 @@ class CachedState(DecoderState):
             return replace(self, length=length + 1)
         if self.rows is None:
             copied = F.pad(self.hidden[..., :length, :], (0, 0, 0, _ROOM))
-        else:  # without more room: a search that selects rows does so at most steps, and each time copies all
+        else:  # no further room: a search that selects rows does so at most steps, and copies everything anyway
             layers, parts, _, heads, _, size = self.hidden.shape
             copied = self.hidden.new_empty(layers, parts, len(self), heads, length + 1, size)
             torch.index_select(self.hidden[..., :length, :], 2, self.rows, out=copied[..., :length, :])

@@ -34,7 +34,7 @@ _PARAGRAPHS = 0.2  # a larger share of such lines is reported; of real sentences
 _SENTENCE_END = re.compile(rf"[.!?…][\"'’)»”\]]*\s+[\"'‘(«“\[]*(?=[A-ZÀ-ÞΑ-ΩА-Я])|[{WIDE_ENDS}](?=.)")
 _OVERLAP = 0.02  # a smaller share of pairs that are also training pairs is usual: short sentences are repeated
 _MANY_UNKNOWN = 0.005  # with a larger share of unknown words in the training text, subwords are worth a try
-_FEW_PAIRS = 10_000  # with fewer, a model translates little more than the pairs themselves
+_FEW_PAIRS = 10_000  # with fewer pairs, a model translates little more than these pairs
 
 
 def subword_size(pairs: int) -> int:
@@ -144,7 +144,7 @@ class CorpusChecks:
                 found.append((f"{shown(path)}{of_side}", traces(lines, markup=True)))
         if self.config.vocabulary != "none":
             self.notes += not_raw(found, ", or --vocabulary none, which takes its words as they are")
-        for name, pairs in self._held_out.items() if not self.config.clean else ():  # which drops these pairs
+        for name, pairs in self._held_out.items() if not self.config.clean else ():  # `clean` drops these pairs
             both = sum(count for key, count in pairs.items() if key in self._seen)
             if both > _OVERLAP * pairs.total():
                 shared = f"{both:,} of {counted(pairs.total(), 'pair')} of {name}"

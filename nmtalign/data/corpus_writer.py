@@ -305,7 +305,7 @@ def corpus_files(folder: Path, force: bool, inputs: Sequence[Path | None]) -> It
             corpus = Corpus.open(new)
             check_replaced(folder, corpus.attributes, set(corpus.splits), files)
         earlier = _own_texts(folder)
-        with contextlib.suppress(FormatError):  # else there was no corpus, or a damaged one
+        with contextlib.suppress(FormatError):  # there was no corpus, or a damaged one
             earlier.update(Tokenizers.load(folder).files())
         for name in earlier - {path.name for path in files}:
             if os.path.realpath(folder / name) not in map(os.path.realpath, filter(None, inputs)):

@@ -44,7 +44,7 @@ SAMPLE_BYTES = {"bpe": 80_000_000, "unigram": 30_000_000}
 _THREADS = 4  # fixed: unigram sums over threads, and the model must not depend on the machine
 _Given = tuple[Tokenizers, Vocabularies]  # what `vocabulary_from` gives
 _LONGEST = 4192  # bytes; sentencepiece leaves out longer lines
-_PARTS = re.compile(".{1,1000} |.{1,1000}")  # of such a line
+_PARTS = re.compile(".{1,1000} |.{1,1000}")  # the parts of such a line
 _RARE_CHARACTERS = 0.9995  # share of all characters that get a separate piece, if there are very many kinds
 
 
@@ -192,7 +192,7 @@ class _Preparation:
             self.progress(read)
         if not spools["train"].size:
             raise self._nothing_kept(screening)
-        if not given and isinstance(tokenizers.target, MosesWords):  # which lose the spacing of the text
+        if not given and isinstance(tokenizers.target, MosesWords):  # they do not keep the spacing
             spaced = MosesWords(self.languages[1], tokenizers.target.spacing.learn(spacing))
             tokenizers = replace(tokenizers, target=spaced)
         for name in (name for name in SPLITS if name in raw):
@@ -290,7 +290,7 @@ def _train_pieces(paths: Sequence[Path], name: str, kind: str, size: int, any_si
     import sentencepiece
 
     step = max(1, -(-sum(path.stat().st_size for path in paths) // SAMPLE_BYTES[kind]))
-    # A complete list: sentencepiece would report an interruption of an iterator as an error of its own.
+    # A complete list: sentencepiece would replace an interruption of an iterator by an error of sentencepiece.
     sample, lines = list[str](), itertools.chain.from_iterable(map(spooled_lines, paths))
     for line in map(blanks_to_spaces, itertools.islice(lines, 0, None, step)):
         sample += _PARTS.findall(line) if len(line.encode()) > _LONGEST else (line,)

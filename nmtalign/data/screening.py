@@ -199,9 +199,9 @@ class Screening:
 
     def __init__(self, config: PrepConfig, languages: tuple[str, str]) -> None:
         self._config, self._languages = config, languages
-        self._form = bare if config.clean else str.strip  # in which sentences are compared
+        self._form = bare if config.clean else str.strip  # the form in which sentences are compared
         self._excluded: tuple[set[str], set[str]] = set(), set()  # sentences of dev and test
-        self.pairs = 0  # that were read
+        self.pairs = 0  # pairs that were read
         self.dropped = Counter(dict.fromkeys((*ALWAYS, *(_OF_CLEAN if config.clean else ())), 0))
         self.lines = array("i")
         self._seen, self._near = SeenTexts(), SeenTexts()

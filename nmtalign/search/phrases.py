@@ -34,17 +34,17 @@ from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import EOS_ID, UNK_ID
 
 Symbols = tuple[int, ...]
-_BEFORE = "\n"  # stands before the text of a translation
-_BYTES = frozenset(map(chr, range(0xDC80, 0xDD00)))  # of characters that are not complete, as Python escapes them
+_BEFORE = "\n"  # put before the text of a translation
+_BYTES = frozenset(map(chr, range(0xDC80, 0xDD00)))  # bytes of incomplete characters, as Python escapes them
 
 
 @dataclass(frozen=True)
 class RequiredPhrase:
     """How a translation may contain a phrase: `pattern` finds it in the text, however its tokens are cut.
 
-    `reach` is the length of its longest occurrence in characters. `ways` are symbols that write it as words of their
-    own, `joined` those that write it directly behind other text, as languages without spaces do. Symbols are word ids,
-    but a word that the model does not know has a negative symbol.
+    `reach` is the length of its longest occurrence in characters. `ways` are symbols that write it as separate words,
+    `joined` those that write it directly behind other text, as languages without spaces do. Symbols are word ids, but
+    a word that the model does not know has a negative symbol.
     """
 
     pattern: regex.Pattern[str]
@@ -120,7 +120,7 @@ class _Part(NamedTuple):
             missing, start = missing - 1, found.start() + 1
             if found.end() + 2 <= len(whole):  # enough text to decide that the last word is complete
                 left, kept = left - 1, found.start()
-        # The first character kept is only what stands before.
+        # The first character that is kept is only context: the search begins after it.
         return _Part(self.phrase, left, missing, text[max(kept, len(text) - self.phrase.reach - 4) :])
 
 
