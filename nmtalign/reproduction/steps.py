@@ -90,7 +90,7 @@ SCALES: Mapping[str, Scale] = {
 class Experiment:
     """A model: its preset, and the settings that differ from the preset."""
 
-    name: str  # in every table, and of its files
+    name: str  # in every table and in the names of its files
     preset: str
     changed: Settings = field(default_factory=dict)
 
@@ -151,7 +151,7 @@ class Model:
 
     experiment: Experiment
     seed: int
-    name: str  # of its folder and of its files
+    name: str  # the name of its folder and of its files
     folder: str
     steps: list[Step]
 

@@ -67,7 +67,7 @@ class ScoreResult:
         raise UsageError(f"no system {system!r}; the result has {', '.join(self.systems)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as one object that JSON can hold."""
+        """Everything as one object for JSON."""
         return self.report.as_dict()
 
     def to_csv(self) -> str:
@@ -274,7 +274,7 @@ def read_segment_scores(
 ) -> list[Sequence[float]]:
     """The scores of each system by a metric of another program, one score for each line of `aligned`.
 
-    `given` holds a file or the numbers for each system, in order. Raises UsageError for a metric without a usable name
+    `given` has a file or the numbers for each system, in order. Raises UsageError for a metric without a usable name
     and for another number of files, InputError naming file and line for text that is no number.
     """
     if not _METRIC.fullmatch(metric):

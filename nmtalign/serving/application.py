@@ -46,7 +46,7 @@ _HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _ANY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - names, and no address to listen on
 _CONNECTIONS = 1000  # more are refused
-_DISCARDED = 16 << 20  # bytes of a body that is too large; a client that sends all of it first reads the answer then
+_DISCARDED = 16 << 20  # bytes beyond the limit that are read nevertheless: some clients read no answer while they send
 _FORM = "application/x-www-form-urlencoded"
 _LIBRE = 'write {"q": "...", "source": "en", "target": "fr"}'
 _DIRECTION = "source", "target"  # in the query; the rest are settings
@@ -55,14 +55,14 @@ _MOST_FIELDS = 10_000  # of a form
 _MOST_TAGS = 50  # of HTML for each line, on average; reading a tag takes some 50 microseconds
 _MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 220 characters
 _TOO_LARGE = "the alignments would be too large; send fewer or shorter lines"
-_MOST_WEIGHTS = 2_000_000  # of a response, whose JSON they make 20 MB larger
+_MOST_WEIGHTS = 2_000_000  # weights in a response; they make its JSON 20 MB larger
 _MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line, and 20 for each phrase
 
 
 def bind(config: ServeConfig) -> socket.socket:
     """A socket that listens at the address of the settings; its connections wait until a server answers them.
 
-    Raises ResourceError if the port is taken or needs other rights, SettingError for a host that this machine has not.
+    Raises ResourceError if this machine cannot listen there, such as on a taken port, SettingError for an unknown host.
     """
     try:
         family, *_, address = socket.getaddrinfo(
@@ -180,7 +180,7 @@ class _Service:
         names = host_names("allowed_hosts", config.allowed_hosts)
         own = ["*"] if config.host in _ANY_ADDRESS else map(_in_url, (config.host, *hosts))
         self._hosts = _pattern([*_LOOPBACK, *names, *own])
-        self.sites = rf"[\w+.-]+://{_pattern([name for name in names if name != '*'])}"  # whose pages may ask
+        self.sites = rf"[\w+.-]+://{_pattern([name for name in names if name != '*'])}"  # their pages may ask
         self._page = "".join(page("nmtalign", part("translate.html"), ["translate.js"], connect="'self'"))
 
     @contextlib.asynccontextmanager
@@ -339,7 +339,7 @@ class _Service:
         given = fields["q"] if is_list else [fields["q"]]
         self._check_count(len(given))
         texts = [checked_text(text, '"q"') for text in given]
-        if fields.get("format") != "html":  # whose texts are counted when they are found
+        if fields.get("format") != "html":  # the texts of HTML are counted when they are found
             self._check_count(sum(text.count("\n") + 1 for text in texts))
         return texts, is_list, fields
 

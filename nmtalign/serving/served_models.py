@@ -90,15 +90,15 @@ class ServedModel(ServedAligner):
     def __init__(self, translator: Translator, align_config: AlignConfig) -> None:
         super().__init__([translator.loaded], align_config, translator.config.threads)
         self._translator, self.text_fit = translator, translator.loaded.text_fit
-        self.alignments, self.aligner = translator.alignments, translator.config.aligner  # which may place tags
+        self.alignments, self.aligner = translator.alignments, translator.config.aligner  # it may place tags
         self._widest = max(_WIDEST, translator.config.beam, translator.config.n_best)
         self.lines = lru_cache(16)(self._lines)
-        _ = translator.scorer, translator.loaded.hash  # for which the first request would wait
+        _ = translator.scorer, translator.loaded.hash  # now, so that the first request need not wait
 
     def _lines(self, settings: Settings, markup: Markup | None = None, alternatives: int = 0) -> LineTranslator:
         """The translator with the settings of a request; raises UsageError for settings that cannot be.
 
-        With `alternatives` there are so many more translations per line.
+        `alternatives` is the number of further translations per line.
         """
         base = self._translator.config
         values = _typed(settings, type(base))
@@ -111,7 +111,7 @@ class ServedModel(ServedAligner):
         given = {**values, "format": "json", "markup": markup}
         try:
             changed = self._translator.changed(given, _REQUEST, alignments=wanted)
-        except (FormatError, InputError) as error:  # a glossary or lexicon of the server, of which no client is told
+        except (FormatError, InputError) as error:  # no client may learn of the server's files
             raise RuntimeError(error) from None
         for name in ("beam", "n_best"):
             if (number := getattr(changed.config, name)) > self._widest:
@@ -155,7 +155,7 @@ class ServedModels:
         return [{"code": code, "name": language_name(code), "targets": each} for code, each in targets.items()]
 
     def matching(self, source: str | None, target: str | None) -> list[ServedModel]:
-        """The models of a direction; None and `auto` stand for any language. Raises InputError if there is none."""
+        """The models of a direction; None and the source `auto` mean any language. Raises InputError if none fits."""
         source = None if source == AUTO else source
         if found := [one for one in self.models if _means(source, one.source) and _means(target, one.target)]:
             return found

@@ -85,7 +85,7 @@ class Setting:
             self.form(self.name, value)
         if value is None or self.base not in (int, float):
             return
-        largest = _MOST_INTEGER if self.base is int else sys.float_info.max  # with which nmtalign can compute
+        largest = _MOST_INTEGER if self.base is int else sys.float_info.max  # the largest one that can be stored
         for bound, kept, rule in (
             (self.lowest, operator.ge, "at least"),
             (self.above, operator.gt, "greater than"),
@@ -324,7 +324,7 @@ def argument_layer(function: str, arguments: Mapping[str, Any], *classes: type) 
 
 
 def without_effect(settings: Any, *layers: Layer) -> Iterator[str]:
-    """What the command line changes in vain, each with its reason; presets may have settings for other cases."""
+    """Yields the settings of the command line that have no effect, with the reason; presets may have unused ones."""
     known = definitions(type(settings))
     given = {name: origin for origin, values in layers if origin in (COMMAND_LINE, SET) for name in values}
     for names, (reason, is_unused) in settings.unused.items():

@@ -129,7 +129,7 @@ AUTO_SIZES = ((0, 192, 128), (15_000_000, 256, 192), (30_000_000, 384, 256), (10
 _AUTO_DROPOUT = ((1.5, 0.0), (5.0, 0.1), (8.0, 0.15), (13.0, 0.2), (20.0, 0.25), (30.0, 0.3), (math.inf, 0.35))
 _AUTO_RATES = ((5_000, 8e-3), (math.inf, 4e-3))  # (fewer updates than this, rate); a wider model has a lower one
 _AUTO_PASSES, _AUTO_TIME = 40.0, "8h"  # the budget of `auto` if none is given
-_AUTO_UPDATES = 2000  # at least, on a small corpus
+_AUTO_UPDATES = 2000  # the fewest updates, on a small corpus
 
 
 def preset(name: str) -> Mapping[str, Any]:
