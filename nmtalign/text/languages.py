@@ -225,12 +225,12 @@ Notify = Callable[[str], object]
 MOST_UNKNOWN = 0.4  # a larger share of unknown words is always reported
 _SAMPLE = 400  # words by which a text is judged
 _LINES = 100  # pairs by which two texts are judged
-_ENOUGH, _FEW = 20, 5  # words that are needed to judge a text, and if the names of the files say the same
+_ENOUGH, _FEW = 20, 5  # words that are needed to judge a text: few are enough if the names of the files agree
 _FREQUENT = 200  # first words of a vocabulary, among which are those that every text has
 # Share of the words of a text that are frequent on one side only, and how many times as many as on the other side.
 _COMMON, _TIMES = 0.12, 4
 _MORE_KNOWN = 0.5  # share of words that only the other side knows; it is enough even if none of them is frequent
-_BYTE = 3.5  # minus the log-probability of a byte in a language that nobody knows; in an unknown word it is 1 more
+_BYTE = 3.5  # minus the log-probability of a byte in an unknown language; in an unknown word of a known one, 1 more
 
 # What another program leaves in a text: a pattern (\w of `regex` also means marks), and the least share of the lines.
 SPACED_MARKS = "spaces before punctuation"
@@ -287,7 +287,7 @@ class _SideFit:
     def __init__(self, language: str, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
         self.language, self._tokenizer, self._vocabulary = language, tokenizer, vocabulary
         self.words = self.unknown = self.common = 0  # `words` and `unknown` of them have letters
-        self.odds, self._scale = 0.0, math.log(len(vocabulary))  # of this language against one that nobody knows
+        self.odds, self._scale = 0.0, math.log(len(vocabulary))  # of this language against an unknown one
         in_pieces = tokenizer.kind == SentencePieces.kind
         self._unspaced = in_pieces and has_no_spaces(language)
         start = WORD_START if in_pieces and not self._unspaced else ""
@@ -426,7 +426,7 @@ def check_pairs(
         notify(f"warning: {problem}; if so, give the two files in the other order")
     else:
         _report(list(map(shown, names)), fits, notify)
-    if fits[0].kind == "pieces":  # of a word aligner, which knows only words between spaces
+    if fits[0].kind == "pieces":  # a word aligner knows only words between spaces
         check_spaces(names, first, notify)
     yield from chain(first, pairs)
 
@@ -445,7 +445,7 @@ def _report(names: Sequence[str], fits: Sequence[TextFit], notify: Notify) -> No
 
 
 def exchanged(names: tuple[Path, Path], fits: Sequence[TextFit]) -> tuple[str, bool, bool]:
-    """Why source and target seem to be exchanged ("" if they do not), whether the words say so, and the names."""
+    """Why source and target seem to be exchanged ("" if they do not), by their words (bool), by their names (bool)."""
     languages = fits[0].own.language, fits[1].own.language
     found = suffix_language(names[0]), suffix_language(names[1])
     named = found == languages[::-1] != languages

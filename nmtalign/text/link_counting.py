@@ -71,7 +71,7 @@ def token_links(links: Links, pair: SplitPair) -> list[tuple[int, int]]:
 
     Equal tokens of linked words are linked, punctuation marks too. The other tokens with letters or digits are linked
     in order where one word is linked to several: "the friend" and "l'ami" give the-l' and friend-ami. If their numbers
-    differ, the longest token of each word stands for it.
+    differ, the longest token of each word represents it.
     """
     places: tuple[dict[int, list[int]], ...] = (defaultdict(list), defaultdict(list))
     for own, side in zip(places, pair, strict=True):

@@ -99,7 +99,7 @@ _LANGUAGE = re.compile(r"(\s(?:xml:)?lang\s*=\s*[\"']?)([\w-]+)", re.IGNORECASE)
 _ATTRIBUTE = re.compile(r"([^\s=/]+)(?:\s*=\s*(?:\"([^\"]*)\"?|'([^']*)'?|(\S+)))?|/")
 
 Kind = Literal["text", "open", "close", "empty", "line", "break"]
-_CODES: dict[str, Kind] = {  # of XLIFF, which are without content, or have one that is not translated
+_CODES: dict[str, Kind] = {  # elements of XLIFF without content, or whose content is not translated
     **dict.fromkeys(("bpt", "bx", "sc", "sm"), "open"),
     **dict.fromkeys(("ept", "ex", "ec", "em"), "close"),
 }
@@ -166,7 +166,7 @@ class MarkedText:
 
     def has_words(self) -> bool:
         """Whether there is something to translate, and still is when the placeholders have been taken out."""
-        bare = self.without_placeholders()  # of `%sa@b.org` an address, which is none behind the letter
+        bare = self.without_placeholders()  # `%sa@b.org` without `%s` is an address
         return is_word(_PLACEHOLDER.sub("", self.text)) and (bare is self or bare.has_words())
 
     def put_back(self, text: str, ranges: Sequence[tuple[int, int]]) -> str:
@@ -277,7 +277,7 @@ def _spaced(marks: Sequence[tuple[Mark, str]], between: str, left: str, right: s
         blank = " " if before.isspace() else "" if _OF_WORD.match(before) or after.isspace() else between
         end = " " if after.isspace() and right.isalnum() else between
         return blank + done + ("" if (blank and after.isalnum()) or done[-1].isspace() else end)
-    # A sign that stood beside the marks, and does not any more, leaves a blank.
+    # A blank replaces a sign that was beside the marks in the source and is not beside them now.
     own, beside, edge = (before, left, done[0]) if left else (after, right, done[-1])
     blank = " " if own and own != beside and not _OF_WORD.match(own) and not edge.isspace() else ""
     return blank + done if left else done + blank

@@ -34,7 +34,7 @@ _WIDE = re.compile(rb"encoding\s*=\s*[\"']utf-?16", re.IGNORECASE)  # `reading` 
 # Elements whose content is formatting code of another program, or a separate text inside it (TMX 1.4b, section 3.3).
 # The text of other elements, such as `hi`, is part of the sentence.
 _CODES = frozenset(("bpt", "ept", "it", "ph", "ut"))
-_STANDALONE = frozenset(("it", "ph", "ut", "x"))  # codes that may stand for a word or a blank; x is of XLIFF
+_STANDALONE = frozenset(("it", "ph", "ut", "x"))  # codes that may represent a word or a blank; x is of XLIFF
 # No text of XML contains these characters, so they can represent the codes of a segment until it is complete.
 _PLACEHOLDER, _FORMATTING = "\0", "\1"
 _SHORT = 200  # characters; a longer code is no line break
@@ -45,7 +45,7 @@ _BREAK = re.compile(
     r"|\{?\\(?:line|tab|par|[nrt])\b\}?|\^[plnt]\b|&(?:#0*(?:9|10|13|32|160)|#x0*(?:9|a|d|20|a0)|nbsp);)+",
     re.IGNORECASE,
 )
-_TYPES = ("type", "ctype", "equiv-text", "displaytext")  # attributes that tell what a code is
+_TYPES = ("type", "ctype", "equiv-text", "displaytext")  # attributes that state what a code is
 # Codes of formatting, which may begin and end inside a word.
 _INLINE = re.compile(
     r"</?(?:[abiusgq]|em|strong|span|font|big|small|su[bp]|code|tt|kbd|mark|ins|del|c?f|bpt|ept)\d*\b[^<>]*(?<!/)>"
@@ -420,7 +420,7 @@ def _batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
 
 
 def _files(path: Path) -> list[Path]:
-    """The files of a table, in their order; the first of several Parquet files stands for all."""
+    """The files of a table, in their order; the first of several Parquet files represents all."""
     if match := _FIRST_FILE.fullmatch(path.name):
         return [path.with_name(f"{match[1]}-{number:05}-of-{match[2]}.parquet") for number in range(int(match[2]))]
     if path.is_file():

@@ -9,8 +9,8 @@ parentheses, colons between numbers, degrees. Two wishes decide about each gap: 
 one of the role of the token behind it. No space wins over a space, and a no-break space over a plain one. A training
 text can overrule the wish of a role ("any ;", "« any") or of a pair of roles ("a –"); `tokenizer.json` contains these.
 
-An apostrophe or a straight quotation mark between two words may have a spacing of its own with certain words: the role
-of the apostrophe of Maltese "ta' Malta" is "=both'←ta", that of Dutch "Anna 's avonds" is "=both'→s→avonds". A role
+An apostrophe or a straight quotation mark between two words may have a separate spacing with certain words: the role of
+the apostrophe of Maltese "ta' Malta" is "=both'←ta", that of Dutch "Anna 's avonds" is "=both'→s→avonds". A role
 without a learned spacing has that of its shorter name: "=both'", then "=both".
 """
 

@@ -16,9 +16,9 @@ from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.lines import counted
 
 SOON = 10.0  # seconds of a run after which its speed is known
-_FEWEST, _PASSES = 1000, 1600  # of `updates_needed`
+_FEWEST, _PASSES = 1000, 1600  # constants of `updates_needed`
 _POOR = 10.0  # BLEU on dev
-_RISEN = 1.01  # times its smallest value, a loss has risen; smaller changes are chance
+_RISEN = 1.01  # a loss above this multiple of its smallest value has risen; smaller changes are chance
 
 
 def count_words(corpus: Corpus) -> int:

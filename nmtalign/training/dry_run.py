@@ -29,7 +29,7 @@ from nmtalign.training.updates import TrainingSetup
 
 _PROCESS = 500_000_000  # bytes of Python and PyTorch where the system does not report them, and of CUDA on a GPU
 _KERNELS = 1_100_000_000  # bytes of the bf16 kernels that PyTorch keeps on a processor, one for each shape of batch
-_GPU_GROUPS = 8  # whose updates are measured on a GPU
+_GPU_GROUPS = 8  # groups of minibatches whose updates are measured on a GPU
 _LOOK = 2.0  # seconds in which the speed of a size is measured
 
 
@@ -53,7 +53,7 @@ def choose_settings(
     if not restart and (folder / CONFIG).is_file() and (settings := read_settings(folder)).get("preset") == AUTO:
         recorded = settings["model"] | settings["training"]
         origin, chosen = layer(model_config(folder, settings).hidden, 0.0)
-        kept = recorded.keys() & chosen.keys() - {"epochs", "max_time"}  # which a larger budget may replace
+        kept = recorded.keys() & chosen.keys() - {"epochs", "max_time"}  # a larger budget may replace these
         return (layers[0], (origin, {**chosen, **{name: recorded[name] for name in kept}}), *layers[1:]), ""
     sizes = [(0, given["hidden"], 0)] if "hidden" in given else AUTO_SIZES
     read, speed, units = 0.0, 0.0, sizes[0][1]

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from nmtalign.files import LOG, atomic_text, disk_errors, parse_json
 from nmtalign.text.lines import finite
 
-NO_PROGRESS = "no progress on dev"  # so begins the reason of a training that stopped early
+NO_PROGRESS = "no progress on dev"  # the beginning of the reason of a training that stopped early
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def _read(path: Path, corpus: Corpus, digest: Any) -> Iterator[tuple[str, frozen
         line, where = SCORES.sub("", strip_end(raw).decode(errors="replace")), f"{shown(path)}: line {number}"
         digest.update(f"{line}\n".encode())
         links = parse_links(line, where).possible
-        if index < len(train) and train.lines[index] == number - 1:  # else the corpus has no pair of this line
+        if index < len(train) and train.lines[index] == number - 1:  # the corpus has a pair of this line
             yield where, links
             index += 1
     if number != train.text_lines:

@@ -96,7 +96,7 @@ class Adam(Optimizer, torch.optim.AdamW):
 
     def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
         device = self.param_groups[0]["params"][0].device
-        if isinstance(scale, float) and device.type == "mps":  # whose kernel ignores `grad_scale`
+        if isinstance(scale, float) and device.type == "mps":  # its kernel ignores `grad_scale`
             torch._foreach_mul_([weight.grad for weight in self.weights() if weight.grad is not None], scale)
             scale = 1.0
         # The kernel divides the gradient by `grad_scale` as it reads it; `found_inf` 1 changes nothing.

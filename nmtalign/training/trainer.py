@@ -235,7 +235,7 @@ class Trainer:
 
     def _reason_to_end(self) -> str | None:
         at, limit = self.position, self.position.finished
-        if limit != self.budget.time_limit:  # else it is done, also if its last validation took less than its reserve
+        if limit != self.budget.time_limit:  # a used time limit stays used, even if the validation was short
             limit = self.budget.reached(at.update, self._epochs(), at.seconds, self._reserve)
         return self._stop or limit or at.patience_spent(self.setup.patience)
 
@@ -312,7 +312,7 @@ class Trainer:
         complete, reason = self._stop is None, self._stop or reason
         if complete and not ended_before:
             position.finished = reason
-        # Else nothing changes, not even its time; of a validation that was interrupted, the checkpoint is there.
+        # A run that had ended does not change, not even its time. A validation begins with a checkpoint.
         if not (position.validation_due or ended_before):
             self._save()
         if position.diverged and not ended_before:

@@ -26,7 +26,7 @@ from nmtalign.training.graphs import CPU_ROWS, ROWS, GraphedLoss, Objective, pad
 from nmtalign.training.guide import Guide, read_guide
 from nmtalign.training.optimizers import descend, make_optimizer
 
-_FAR = 10  # times the longest training sentences; a validation takes time for the square of a length
+_FAR = 10  # times the length limit of training; the time of a validation grows with the square of a length
 
 
 def guidance(weights: Tensor, guide: Tensor) -> Tensor:

@@ -387,7 +387,7 @@ class ResumableOutput(files.PartialFile):
         return count + (end > size)
 
     def _entries(self, lines: BinaryIO, most: int = sys.maxsize) -> tuple[int, int, int]:
-        """The number of complete entries, of their bytes, and of those with the last list, which may have gone on."""
+        """The number of complete entries, of their bytes, and of those with the last list, which may be incomplete."""
         count = size = offset = 0
         for number, line in enumerate(lines, 1):
             if count == most or not line.endswith(b"\n"):

@@ -193,7 +193,7 @@ class RequestReader:
     def _ways(self, phrase: GivenPhrase, symbols: Callable[[Tokens], Symbols]) -> RequiredPhrase:
         """The phrase with all ways to write it in symbols."""
         usual, capital = self._tokens(phrase.text), self._tokens(phrase.capital)
-        # The search cannot tell one unknown word from another; `written` gives it the capital.
+        # The search cannot distinguish unknown words; `GivenPhrase.written` restores the capital.
         as_known = set(self._unknown(capital)) <= set(self._unknown(usual))
         ways = [usual, capital] if as_known and phrase.pattern.search(self._plain(capital)) else [usual]
         language = self._loaded.target_language

@@ -762,7 +762,7 @@ class Calibration:
 
     offset: float
     slope: float  # at least 0: a more probable translation never has less confidence
-    sentences: int  # to which it was fitted
+    sentences: int  # the number of sentences to which it was fitted
 
     @classmethod
     def fit(cls, probabilities: Sequence[float], qualities: Sequence[float]) -> Self | None:

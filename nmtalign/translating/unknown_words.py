@@ -13,7 +13,7 @@ from nmtalign.text.tokenizer import UNK_ID, is_word_or_number, read_entries
 Weights = npt.NDArray[np.float32]
 
 _UNKNOWN_SHARE = 0.3  # share of the largest weight: an unknown source word with this weight is preferred to known ones
-_UNUSED_SHARE = 0.1  # and an unused source word with this weight is preferred to used ones
+_UNUSED_SHARE = 0.1  # likewise, an unused source word is preferred to used ones
 _VOWELS = frozenset("aàâäeéèêëiîïoôöuùûüœæ")
 _ELIDED = {"le": "l'", "la": "l'", "de": "d'", "ne": "n'", "se": "s'", "que": "qu'"}
 _FULL = {"l'": "le", "d'": "de", "n'": "ne", "s'": "se", "qu'": "que"}

@@ -10,7 +10,7 @@ deflate) and written in base64.
 |         | `possible` (flat: i, j, i, j ...)                                                                  |
 | weights | the matrices, one byte per weight, row by row; those of more than `MAX_CELLS` weights are left out |
 
-A byte b stands for the weight b / 255. The browser unpacks all words when it opens the page, so that they can be
+A byte b means the weight b / 255. The browser unpacks all words when it opens the page, so that they can be
 searched, and a block of weights when it shows one of its sentences.
 """
 

@@ -258,7 +258,7 @@ def _charts(
     """The charts, side by side if they fit, and below them what the signs mean."""
     try:
         import plotext
-        from plotext import main  # which plotext 6 does not have: its interface is another one
+        from plotext import main  # plotext 6 has no `main`: its interface is different
     except ImportError:
         return ["charts in the terminal need plotext: pip install 'nmtalign[plot]'", ""]
     across = min(len(drawn), max(1, width // _LEAST))

@@ -266,7 +266,7 @@ def _matrix(panel: Panel, width: int, colour: bool) -> Iterator[str]:
 
 def _cell(weight: float, sure: bool | None, hard: bool, colour: bool) -> str:
     """Two columns: a hard link and a gold link are marks in the place of the shade, the gold link in the second."""
-    level = min(1.0, max(0.0, float(weight)))  # in this order NaN, which a stranger's file may have, is 0
+    level = min(1.0, max(0.0, float(weight)))  # in this order NaN, which an untrusted file may have, is 0
     gold = "" if sure is None else SURE if sure else POSSIBLE
     marks = (HARD if hard else "") + gold
     if colour:

@@ -19,7 +19,7 @@ function liveEngine() {
     return text ? [...new TextEncoder().encode(` ${text}`)].map((byte) => BYTES[byte]) : [];
   };
 
-  /* Pieces of a text in which "▁" stands for each space, and before the first word. Unknown characters that are
+  /* Pieces of a text in which "▁" replaces each space and comes before the first word. Unknown characters that are
      neighbours form one piece. */
   function sentencepiece({ pieces, scores }) {
     const ranks = new Map(pieces.map((piece, rank) => [piece, rank]));
