@@ -1,6 +1,6 @@
-"""A stranger's file is read within bounds: nothing in it hangs or overflows, and a refusal is one line.
+"""An untrusted file is read within bounds: nothing in it hangs or overflows, and a refusal is one line.
 
-nmtalign/docs/formats.md says what nmtalign promises about the files and folders of strangers, and names the tests.
+nmtalign/docs/formats.md lists what nmtalign promises about untrusted files and folders, and names the tests.
 """
 
 import os
@@ -134,7 +134,7 @@ def test_links_that_are_no_file_are_refused(tmp_path, nmtalign, make):
 
 def test_the_tests_of_each_promise_exist():
     root = Path(__file__).parents[1]
-    promises = (root / "nmtalign/docs/formats.md").read_text("utf-8").partition("## Files from strangers")[2]
+    promises = (root / "nmtalign/docs/formats.md").read_text("utf-8").partition("## Untrusted files")[2]
     rows = [line for line in promises.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
     assert len(rows) >= 7
     for row in rows:
