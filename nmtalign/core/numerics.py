@@ -54,7 +54,7 @@ def product(
 class SharedWeight:
     """A weight that many steps multiply. Its gradient is one product over all steps, not the sum of one per step.
 
-    Each step has a part in an empty number, the token, so that autograd computes the gradient after the last step.
+    Each product has the same token, a zero, as an input, so that autograd computes the gradient after the last step.
     """
 
     def __init__(self, weight: Tensor) -> None:
@@ -598,14 +598,14 @@ def in_halves(work: Callable[[Sequence[T]], list[R]], items: Sequence[T], too_la
 
 
 def split_product(rows: Tensor, weight: Tensor, addend: Tensor) -> tuple[Tensor, Tensor | None]:
-    """(`rows W^T + addend`, None), or on a GPU (`rows W^T`, addend), because a `fused` function adds in passing."""
+    """(`rows W^T + addend`, None), or on a GPU (`rows W^T`, addend), which a `fused` function adds in its kernel."""
     return (product(rows, weight), addend) if rows.is_cuda else (product(rows, weight, addend), None)
 
 
 def add_product(total: Tensor, gradient: Tensor, weight: Tensor) -> list[Tensor]:
-    """`total += gradient W`, accumulated in the dtype of `total`; what is still to be added, on a GPU the product.
+    """`total += gradient W`, accumulated in the dtype of `total`; returns the products that the caller has to add.
 
-    Nothing is left where `total` has the dtype of the weight, a matrix.
+    There is one only on a GPU, unless `total` has the dtype of the weight, and this is one matrix.
     """
     in_two = total.dtype == torch.bfloat16 and not total.is_cuda  # one bf16 operation of a CPU takes twice as long
     if total.dtype == weight.dtype and weight.dim() == 2 and not in_two:

@@ -175,12 +175,12 @@ class TransformerEncoder(TransformerStack):
 class CachedState(DecoderState):
     """The keys and values of all positions so far, for L layers: `hidden` (L, 2, N', A, C, d) has room for C positions.
 
-    A step writes its own into the room, where no other state has done so, or into a copy.
+    A step writes its keys and values into this room, or into a copy if another state has written there.
     """
 
     length: int = 0  # positions so far
-    written: list[int] = field(default_factory=lambda: [0])  # those of all states with this `hidden`
-    rows: Tensor | None = None  # (N,), the row of `hidden` that each row continues; None = each its own
+    written: list[int] = field(default_factory=lambda: [0])  # positions that any state has written into `hidden`
+    rows: Tensor | None = None  # (N,), the row of `hidden` that each row continues; None = the row of the same number
 
     def __len__(self) -> int:
         return self.hidden.shape[2] if self.rows is None else len(self.rows)
@@ -195,7 +195,7 @@ class CachedState(DecoderState):
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
     def with_room(self) -> "CachedState":
-        """The same state with one more position, which only its owner has yet to write."""
+        """The same state with one more position, which the caller has to write."""
         length, room = self.length, self.hidden.shape[4]
         if self.rows is None and length < room and self.written[0] == length:
             self.written[0] += 1
