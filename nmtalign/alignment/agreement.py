@@ -3,10 +3,10 @@
 One model writes the target given the source, the other one the source given the target. Each iteration of
 expectation-maximisation computes the posterior of every link in both models. The product of both is the expected count
 of the link in both models, so that a link counts only where both directions see it. The first iterations are those of
-IBM Model 1, without positions and without agreement; they begin with what the spelling says.
+IBM Model 1, without positions and without agreement; they begin with probabilities from the spelling.
 
 The counts from a pair are left out when this pair is aligned again ("leaving one out"): rare words would otherwise
-confirm any link that they once got. What is learned has all counts.
+confirm any link that they once got. The aligner that is saved has all counts.
 
 A "cell" is a source word together with a target word of its sentence pair. The probabilities of all different cells
 are in one table; a batch has the place in it (four bytes) of each of its cells.
@@ -59,7 +59,7 @@ Sides = tuple[Sentences, Sentences]  # source and target
 class CellBatch(NamedTuple):
     """Pairs of similar length: ids (B, S) and (B, T), lengths (B,), and the places of the cells (B, T, S).
 
-    `rows` are the numbers of the pairs. Padding has the id, and the place, after the last one.
+    `rows` are the numbers of the pairs. The id of padding follows the last id of a word, its place the last of a cell.
     """
 
     rows: Numbers
@@ -71,7 +71,7 @@ class CellBatch(NamedTuple):
 
 
 def make_batches(sides: Sides, sizes: tuple[int, int], rows: Numbers) -> tuple[list[CellBatch], Numbers]:
-    """Returns batches of the pairs `rows`, which have no empty side, and the keys of their different cells, rising.
+    """Returns batches of the pairs `rows`, which have no empty side, and the sorted keys of their different cells.
 
     `sizes` are the numbers of different ids; the key of a cell is source id * target size + target id. The place of a
     cell is that of its key.

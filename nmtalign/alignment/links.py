@@ -213,7 +213,7 @@ def make_record(
 
 
 def blocks(parts: Iterable[tuple[In, int]], most: int) -> Iterator[list[In]]:
-    """Yields consecutive parts, given with their numbers of cells, that have at most `most` cells together."""
+    """Groups (part, number of its cells) into lists of consecutive parts with at most `most` cells, or of one part."""
     block: list[In] = []
     cells = 0
     for part, size in parts:
@@ -227,7 +227,7 @@ def blocks(parts: Iterable[tuple[In, int]], most: int) -> Iterator[list[In]]:
 
 
 def in_order(function: Callable[[In], Out], items: Iterable[In], threads: int, ahead: int = 3) -> Iterator[Out]:
-    """Yields the results in order, computed by threads each of which is `ahead` results ahead."""
+    """Yields the results in order; the threads compute at most `ahead` results each in advance."""
     rest = iter(items)
     pool = ThreadPoolExecutor(threads, "align")
     try:

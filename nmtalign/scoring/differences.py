@@ -13,7 +13,7 @@ from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
 from nmtalign.text.tokenizer import CLUSTER, UNSPACED
 
 CHRF = "chrF2"
-_MANY, _MOST = 500, 2000  # pieces of a line: above, frequent ones begin no shared run; the most that are compared
+_MANY, _MOST = 500, 2000  # pieces of a line: in longer ones no frequent piece begins a shared run; the most compared
 # Blanks and after them one letter of a script without spaces, a word with the marks of its letters, or one mark. The
 # blanks at the end of a line are a piece, too.
 _PIECE = regex.compile(rf"\s*(?:(?=[{UNSPACED}])\X\p{{M}}*|[^\W{UNSPACED}]+|{CLUSTER})")

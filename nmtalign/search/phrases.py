@@ -170,7 +170,7 @@ class PhraseProgress:
 
     @cached_property
     def wanted(self) -> Symbols:
-        """While one phrase is unfinished, the others wait. If nothing is missing: what keeps the last occurrence."""
+        """While one phrase is unfinished, the others wait. If none is missing: the symbols that keep it so."""
         if not self.missing:
             unsure = [part.phrase for part in self.parts if part.left]
             safe = [way[0] for own in unsure for way in own.every_way if not self.after(way[0]).missing]

@@ -5,7 +5,7 @@ segment become marks: an element encloses a part of the text, and an empty mark 
 has been translated, `MarkedText.put_back` writes each mark once, where the caller places it (`alignment.placement`).
 
 Regular expressions find the tags of HTML by the rules of its standard, in linear time on any text, which html.parser
-of Python 3.11 does not. lxml reads XLIFF. No library keeps all of SRT and WebVTT, whose blocks need none.
+of Python 3.11 does not. lxml reads XLIFF. No library keeps every character of SRT and WebVTT, whose blocks are simple.
 """
 
 import html
@@ -286,8 +286,8 @@ def _spaced(marks: Sequence[tuple[Mark, str]], between: str, left: str, right: s
 def _partners(tokens: Sequence[MarkupToken]) -> dict[int, int]:
     """The places of opening tags and of the closing tags that belong to them, both ways.
 
-    What is no tag for a parser does not belong to anything outside a tag that is still open, and no tag of a cue to one
-    of another cue: the cues stay in their order.
+    A tag whose name begins with ":" has no partner outside another kind of tag that is still open. No tag of a cue has
+    a partner in another cue, so that the cues stay in their order.
     """
     partners, stack = dict[int, int](), list[int]()
     for place, token in enumerate(tokens):
