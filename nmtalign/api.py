@@ -48,8 +48,8 @@ def train(
     replace preset and `settings`. `force` replaces another model in `folder`.
 
     `listen` is called with each event of the training (nmtalign.training.events); those that are recorded are also in
-    train.jsonl in `folder`. The last one is returned. `stopping` makes a context around the training from a function
-    that ends it at the next update, with a reason. The caller's random generators and number of threads do not change.
+    train.jsonl in `folder`. The last one is returned. `stopping(stop)` makes a context around the training, in which
+    `stop(reason)` ends it with a checkpoint. The caller's random generators and number of threads do not change.
 
     Raises UsageError for a wrong setting and for a folder that contains another model, FormatError if `data` contains
     no corpus, TrainingError if the training cannot continue.

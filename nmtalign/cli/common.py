@@ -204,7 +204,7 @@ def live_line(text: str, hidden: bool, total: float | None = None) -> Iterator[C
     """Shows `text` on stderr: on a terminal with a bar if there is a total of work, else with a clock.
 
     Yields a function that changes the text and how much of the work is done. A log gets the texts of some of its calls
-    (`next_report`). What the command writes to stdout meanwhile goes there.
+    (`next_report`). Output of the command to stdout stays on stdout.
     """
     if hidden or not shows_live():
         began, due = time.monotonic(), FIRST_REPORT

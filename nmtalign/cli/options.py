@@ -71,10 +71,10 @@ class Chosen(Generic[T]):
 
 
 def with_settings(*classes: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Gives a command `--set` for the settings of `classes`, and options for those that are common in the first one.
+    """Gives a command `--set` for the settings of `classes`, and options for the common settings of the first class.
 
     The command gets the values as a `Chosen`, whose `settings` are an instance of the class, or a tuple of instances.
-    The layers of a command with a preset are those of a training on its corpus.
+    If the command has a preset, the layers are those of a training on its corpus.
     """
     sections = list(dict.fromkeys(cls.section for cls in classes))  # type: ignore[attr-defined]
     found = {name: one for cls in classes for name, one in definition.select(cls, lambda one: not one.internal).items()}

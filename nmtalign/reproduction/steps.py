@@ -346,7 +346,7 @@ class Reproduction:
                 stream.write((f"\n[{section}]\n" if section and rows else "") + "".join(rows))
 
     def _check_begun(self, begun: Mapping[str, Settings], sections: Mapping[str, Settings]) -> None:
-        """Raises UsageError that names the first setting that is another one now."""
+        """Raises UsageError that names the first setting that has changed since the models were begun."""
         for section in ("reproduce", "prep", "train"):
             now = sections[section]
             before = begun[section] or (now if section == "reproduce" else {})  # earlier versions did not write it

@@ -221,7 +221,7 @@ def _other_words(folder: Path, corpus: Corpus) -> Iterator[tuple[str, Vocabulary
 def find_checkpoint(folder: Path) -> Checkpoint | None:
     """The newest complete checkpoint in a folder, with its checksum verified; None if there has never been one.
 
-    If the best weights are missing or damaged, the position is before its validation, and no other has been made.
+    If the best weights are missing or damaged, its position has no best validation, and a validation is due.
     Raises FormatError if all checkpoints are damaged.
     """
     wrong = list[str]()

@@ -1,7 +1,7 @@
 """Loss and gradient of a batch, replayed from a CUDA graph for batches of the same shape.
 
 A pass over 30 words, forward and backward, is more than a thousand launches. Each takes about 10 us of the host's time,
-where the card needs 2 to 5. A graph replays them all with one launch, but only over the same tensors of the same
+where the GPU needs 2 to 5. A graph replays them all with one launch, but only over the same tensors of the same
 shapes. So a batch is padded to a bucket, where padding has weight 0, and a graph is recorded for each shape that comes
 a second time. All graphs share one pool of memory, because they run one after the other. Several processes sum the
 gradients after the replay.
