@@ -116,7 +116,7 @@ def test_a_legend_contains_names_of_every_kind():
     assert max(map(len, texts[3].split("\n"))) < 40
 
 
-def test_small_print_is_broken_at_the_bars_of_a_signature_and_stands_below():
+def test_small_print_is_broken_at_the_bars_of_a_signature_and_drawn_below():
     signature = "|".join(f"part{number}:value" for number in range(20))
     drawn = figure()
     small_print(drawn, [signature, "more"])

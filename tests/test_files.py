@@ -29,7 +29,7 @@ from nmtalign.files import (
 )
 
 
-def test_a_file_appears_whole_and_its_folder_is_made(tmp_path):
+def test_a_file_appears_complete_and_its_folder_is_made(tmp_path):
     path = tmp_path / "new folder" / "text"
     with atomic_text(path) as stream:
         stream.write("é\r\n\u2028")
@@ -77,7 +77,7 @@ def test_a_device_is_written_to_not_replaced():
     assert Path("/dev/null").is_char_device()
 
 
-def test_wherever_writing_is_cut_off_one_of_the_two_is_whole(tmp_path, monkeypatch):
+def test_wherever_writing_is_cut_off_one_of_the_two_is_complete(tmp_path, monkeypatch):
     path, older = tmp_path / "text", tmp_path / "older"
     path.write_text("two")
     older.write_text("one")

@@ -110,7 +110,7 @@ def test_the_map_of_the_code_lists_all_packages_from_top_to_bottom():
     assert names == sorted(names, key=lambda name: -LEVEL[name])
 
 
-def test_top_level_holds_what_its_owner_fixed():
+def test_top_level_contains_what_its_owner_fixed():
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split("\n")
     if not tracked[0]:
         pytest.skip("not a git checkout")

@@ -181,18 +181,18 @@ def test_without_resume_the_work_of_another_run_is_kept(tmp_path):
         raise CutOffError
     assert (tmp_path / "a.h5.partial").read_bytes() == long_work  # this run left nothing better
     assert not old.exists()
-    told: list[str] = []
-    with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES, notify=told.append) as file:
+    messages: list[str] = []
+    with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES, notify=messages.append) as file:
         feed(file, 50)
         raise CutOffError
-    assert told == [f"{path}.partial existed; renamed to {old}; --resume would have continued it"]
+    assert messages == [f"{path}.partial existed; renamed to {old}; --resume would have continued it"]
     assert file.left() == f"; {path}.partial has {COMMIT} pairs, and --resume continues after them"
     assert old.read_bytes() == long_work
     with resumed(path) as file:
         assert file.records == COMMIT
     assert not old.exists()  # also when the run that set it aside was interrupted
-    with AlignmentWriter(path, {}, notify=told.append):
-        assert len(told) == 1
+    with AlignmentWriter(path, {}, notify=messages.append):
+        assert len(messages) == 1
     cut_off(path, 1, resume=False)
     assert len(AlignmentFile(path)) == 0
     assert list(tmp_path.iterdir()) == [path]  # the old file, and nothing of a run that had no chunk yet

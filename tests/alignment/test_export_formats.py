@@ -24,7 +24,7 @@ def path(tmp_path, request):
     return tmp_path / "a.h5"
 
 
-def test_json_holds_the_record_and_is_one_line(path):
+def test_json_contains_the_record_and_is_one_line(path):
     with AlignmentFile(path) as file:
         lines = [json_line(record, file.dtype) for record in file]
         for line, record in zip(lines, file, strict=True):

@@ -13,7 +13,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.."
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 device=${DEVICE:-cuda} failed=0
 
-# Runs a command, shows and logs what it says, and goes on where it fails: other results are worth having.
+# Runs a command, shows and logs its output, and continues if it fails: the other results are still of use.
 step() {
     local name=$1
     shift

@@ -9,7 +9,7 @@ import torch
 
 from bench.products import Product
 
-CALLS = 4  # timed calls per round of a recurring product; their time stands for that of all its calls
+CALLS = 4  # timed calls per round of a recurring product; their time represents that of all its calls
 
 
 class Floor:

@@ -114,7 +114,7 @@ def test_texts_of_other_lengths_and_a_corpus_without_dev(sample, tmp_path, capsy
     assert main([*options, "--test", str(sample / "test.en"), str(tmp_path / "none")]) == 3
 
 
-def test_what_the_others_are_told(tmp_path, sample):
+def test_commands_and_settings_of_the_other_toolkits(tmp_path, sample):
     given = {"data": sample / "data", "size": "tiny", "words": 3000, "batch": 40, "learning_rate": 0.002, "beam": 3}
     given |= {"seed": 5, "threads": 1, "test": [sample / "test.en", sample / "test.fr"]}
     task, words = quality.make_task(given, tmp_path)
@@ -124,11 +124,11 @@ def test_what_the_others_are_told(tmp_path, sample):
     for name, recipe in recipes("2.0").items():
         job = dataclasses.replace(task.job(name), training=Training(826, 0.002, 3, 5))
         quality.their_training(recipe, tmp_path, job)
-        told = job.config.read_text()
-        assert re.search(rf'(dim-rnn|hidden_size)": {model.hidden}\b', told)
-        assert re.search(rf'(dim-emb|embedding_dim|word_vec_size)": {model.embedding}\b', told)
-        assert re.search(r'(mini-batch|batch_size)": 40\b', told)
-        config = json.loads(told)
+        messages = job.config.read_text()
+        assert re.search(rf'(dim-rnn|hidden_size)": {model.hidden}\b', messages)
+        assert re.search(rf'(dim-emb|embedding_dim|word_vec_size)": {model.embedding}\b', messages)
+        assert re.search(r'(mini-batch|batch_size)": 40\b', messages)
+        config = json.loads(messages)
         settings = config.get("training", config)
         assert settings["learn-rate" if name == "marian" else "learning_rate"] == 0.002
         assert 826 in (settings.get("updates"), settings.get("train_steps"), int(settings.get("after", "0u")[:-1]))

@@ -88,7 +88,7 @@ def test_logits_of_random_weights_spread():
     assert 0.5 * SPREAD < float(logits.std()) < 2 * SPREAD
 
 
-def test_the_lexicon_names_so_many_words_beside_the_most_frequent(tmp_path):
+def test_the_lexicon_has_this_number_of_words_beside_the_most_frequent(tmp_path):
     texts = random_texts(tmp_path, Size.of("tiny", 60, **SMALL), 5, pairs=20)
     assert write_lexicon(tmp_path / "lexicon", texts, 10) == 10
     entries = [line.split() for line in (tmp_path / "lexicon").read_text().splitlines()]

@@ -26,7 +26,7 @@ def test_threads_join_while_others_compute_and_leave_afterwards(monkeypatch):
     assert joined == [1.0, "another thread", 1.0, "another thread"]
 
 
-def test_a_system_that_tells_no_load_is_not_watched(monkeypatch):
+def test_a_system_that_reports_no_load_is_not_watched(monkeypatch):
     """Without /proc, or with too many open files; the thread would print a traceback."""
     monkeypatch.setattr(common.psutil, "cpu_times", lambda: open("/none/stat"))  # noqa: SIM115, PTH123
     common._watch_others(0.0)

@@ -177,12 +177,12 @@ def test_a_run_that_is_interrupted_in_every_step_gives_the_same_links(texts, tmp
 
 def test_an_interrupted_command_says_that_it_resumes(texts, here, monkeypatch):
     monkeypatch.setattr(LinkRun, "run", lambda run: signal.raise_signal(signal.SIGTERM))
-    told = "nmtalign: error: ended by SIGTERM; the same command resumes in made\n"
-    assert here("link", texts / "train.en", texts / "train.fr", "-o", "made") == (143, "", told)
+    messages = "nmtalign: error: ended by SIGTERM; the same command resumes in made\n"
+    assert here("link", texts / "train.en", texts / "train.fr", "-o", "made") == (143, "", messages)
 
 
 def linked_words(folder, pairs, **settings):
-    """The source words that a run has learned, and its links, for pairs of which each has a word of its own."""
+    """The source words that a run has learned, and its links, for pairs of which each has a separate word."""
     folder.mkdir()
     for name in ("a.en", "a.fr"):
         (folder / name).write_text("".join(f"word{number}x the\n" for number in range(pairs)))
@@ -191,7 +191,7 @@ def linked_words(folder, pairs, **settings):
     return load_aligner(folder / "made")._words[0].names, [line.partition("\t")[0] for line in read(run.links)]
 
 
-def test_it_learns_from_pairs_of_the_whole_text_and_links_all(tmp_path, monkeypatch):
+def test_it_learns_from_pairs_of_the_complete_text_and_links_all(tmp_path, monkeypatch):
     words, links = linked_words(tmp_path / "some", 100, learn_from=10)
     assert {*words} == {"the", *(f"word{10 * number}x" for number in range(10))}
     assert links == ["0-0 1-1"] * 100
@@ -215,7 +215,7 @@ def test_pairs_that_are_not_learned_from_take_no_memory(tmp_path):
 
 def test_tokenised_text_is_noticed(texts, tmp_path):
     made = []
-    for name, options in (("told", ("--tokenized",)), ("noticed", ())):
+    for name, options in (("given", ("--tokenized",)), ("noticed", ())):
         tokenised = [(f"{line} mr. x , {number}", f"{line} m. x , {number}") for number, line in enumerate("abcabc")]
         write_pairs(tmp_path, "a", tokenised)
         done = link(tmp_path, "a.en", "a.fr", "-o", name, "-q", *options)

@@ -453,8 +453,8 @@ def test_no_output_replaces_an_input_by_any_name(tmp_path, monkeypatch, command,
         for name in spellings(file, ending):
             option = [] if one.param_type_name == "argument" else [max(one.opts, key=len), str(file)]
             target = [max(written.opts, key=len), name] if written.param_type_name == "option" else [name]
-            told = refuse(command, *given, *option, *target)
-            assert written.metavar in folders or f"{name.removeprefix('./')}: is also an input" in told
+            messages = refuse(command, *given, *option, *target)
+            assert written.metavar in folders or f"{name.removeprefix('./')}: is also an input" in messages
 
 
 FOUND = [  # what a command reads although its arguments do not name it
@@ -470,7 +470,7 @@ FOUND = [  # what a command reads although its arguments do not name it
 
 
 @pytest.mark.parametrize(("command", "file"), [(one, file) for one, files in FOUND for file in files.split()])
-def test_no_output_replaces_what_a_command_finds_without_being_told(folder, tmp_path, monkeypatch, command, file):
+def test_no_output_replaces_what_a_command_finds_by_itself(folder, tmp_path, monkeypatch, command, file):
     home = tmp_path / "home"
     shutil.copytree(folder, home)
     monkeypatch.chdir(home)
@@ -483,8 +483,8 @@ def test_no_output_replaces_what_a_command_finds_without_being_told(folder, tmp_
     endings = {"score -m model --html": ".html", "score -m model --plot": ".png"}
     ending = endings.get(command, "")
     for name in spellings(Path(file), ending):
-        told = refuse(*command.split(), name)
-        assert "is also an input" in told or (ending and not name.endswith(ending))
+        messages = refuse(*command.split(), name)
+        assert "is also an input" in messages or (ending and not name.endswith(ending))
 
 
 def test_no_text_is_replaced_by_a_file_of_its_corpus(folder, tmp_path, monkeypatch):
@@ -503,8 +503,8 @@ def test_no_text_is_replaced_by_a_file_of_its_corpus(folder, tmp_path, monkeypat
 
 def test_two_outputs_are_two_files(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    told = refuse("translate", "test.en", "-o", "new.fr", "--save-alignments", "./sub/../new.fr")
-    assert told == "sub/../new.fr: is given for -o and for --save-alignments; give two files"
+    messages = refuse("translate", "test.en", "-o", "new.fr", "--save-alignments", "./sub/../new.fr")
+    assert messages == "sub/../new.fr: is given for -o and for --save-alignments; give two files"
     shutil.copy("test.en", "part.fr.partial")
     assert refuse("translate", "part.fr.partial", "-o", "part.fr").startswith("part.fr: is also an input")
 
@@ -545,18 +545,18 @@ def test_a_key_of_any_type_is_accepted_or_named_with_its_file(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     for key, value in itertools.product(KEYS[section], TYPES):
         Path("nmtalign.toml").write_text(f"[{section}]\n{key} = {value}\n" if section else f"{key} = {value}\n")
-        told = "nmtalign.toml: " + key
+        messages = "nmtalign.toml: " + key
         try:
             workspace = load_workspace(None)
             for cls in Settings.__subclasses__():
                 if cls.section == section:
                     resolve(cls, workspace.section(section))
         except UsageError as error:
-            told = str(error)
-        assert told.startswith("nmtalign.toml: ")
-        assert key in told
-        assert len(told) < 500
-        assert "\n" not in told
+            messages = str(error)
+        assert messages.startswith("nmtalign.toml: ")
+        assert key in messages
+        assert len(messages) < 500
+        assert "\n" not in messages
 
 
 @pytest.mark.parametrize("value", ['["tiny"]', "3", "{a = 1}", "1979-05-27", "[[1]]"])

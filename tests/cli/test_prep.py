@@ -15,7 +15,7 @@ def write_pairs(folder, name, count=30):
     return [f"{name}.en", f"{name}.fr"]
 
 
-def test_from_flags_alone(tmp_path):
+def test_prep_with_only_options(tmp_path):
     texts, dev = write_pairs(tmp_path, "train"), write_pairs(tmp_path, "dev", 5)
     done = nmtalign(tmp_path, "prep", *texts, "--dev", *dev, "--test", *dev, "--shortlist", "10:8", "-o", "my data")
     assert done.returncode == 0, done.stderr
@@ -31,7 +31,7 @@ def test_from_flags_alone(tmp_path):
     assert sorted(Corpus.open(tmp_path / "my data").splits) == ["dev", "test", "train"]
 
 
-def test_bare_in_a_workspace_and_flags_over_it(tmp_path):
+def test_prep_without_arguments_in_a_workspace_and_options_over_it(tmp_path):
     write_pairs(tmp_path, "train")
     write_pairs(tmp_path, "dev", 5)
     (tmp_path / "nmtalign.toml").write_text(
@@ -62,15 +62,15 @@ def test_standard_input_and_the_numbers_in_the_folder(tmp_path):
 
 def test_what_it_says_of_few_pairs_and_few_words_helps(tmp_path):
     texts = write_pairs(tmp_path, "train")
-    told = nmtalign(tmp_path, "prep", *texts, "--shortlist", "3", "-o", "d").stderr
-    assert "is the text in" not in told  # the shortlist leaves these words out
-    advice = re.search("--dev-lines [0-9]+", told)
-    assert advice, told
-    told = nmtalign(tmp_path, "prep", *texts, *advice.group().split(), "-o", "e").stderr
-    assert "the corpus is in e;" in told
-    told = nmtalign(tmp_path, "prep", *write_pairs(tmp_path, "one", 1), "-o", "f").stderr
-    assert "nmtalign: only 1 training pair: expect poor translations of other text" in told
-    assert told.count("give --dev SRC TGT\n") == 1  # nothing can be set aside
+    messages = nmtalign(tmp_path, "prep", *texts, "--shortlist", "3", "-o", "d").stderr
+    assert "is the text in" not in messages  # the shortlist leaves these words out
+    advice = re.search("--dev-lines [0-9]+", messages)
+    assert advice, messages
+    messages = nmtalign(tmp_path, "prep", *texts, *advice.group().split(), "-o", "e").stderr
+    assert "the corpus is in e;" in messages
+    messages = nmtalign(tmp_path, "prep", *write_pairs(tmp_path, "one", 1), "-o", "f").stderr
+    assert "nmtalign: only 1 training pair: expect poor translations of other text" in messages
+    assert messages.count("give --dev SRC TGT\n") == 1  # nothing can be set aside
 
 
 def test_a_language_without_rules_is_reported_once(tmp_path):
@@ -124,7 +124,7 @@ def test_one_file_with_both_languages_cleaned_and_divided(tmp_path, name):
     assert json.loads(scored.stdout)["sentences"] == 3
 
 
-def test_text_that_is_not_raw_is_said_in_one_line(tmp_path):
+def test_text_that_is_not_raw_is_reported_in_one_line(tmp_path):
     for name in ("train.en", "train.fr"):
         (tmp_path / name).write_text("".join(f"number {i} &apos;s in@@ side , here .\n" for i in range(30)))
     done = nmtalign(tmp_path, "prep", "train.en", "train.fr", "-o", "d", "--quiet")

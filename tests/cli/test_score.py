@@ -137,7 +137,7 @@ def test_known_words(run, vocabularies):
     assert run(*given)[1] == out
 
 
-def test_csv_and_json_hold_the_same_figures(run):
+def test_csv_and_json_contain_the_same_figures(run):
     given = [*TWO, "--by-length", "--metrics", "bleu,ter"]
     rows = list(csv.DictReader(io.StringIO(run(*given, "--format", "csv")[1])))
     found = json.loads(run(*given, "--format", "json")[1])
@@ -197,8 +197,8 @@ def test_the_workspace_gives_texts_and_settings(folder, run):
     assert "By words of the source" in out
     assert "|case:mixed|" in out
     # The source belongs to the reference of the test set.
-    told = run("good.fr", "-r", "ref2.fr", "--set", "length_of=source")[2]
-    assert "scores by length: give the source with -s" in told
+    messages = run("good.fr", "-r", "ref2.fr", "--set", "length_of=source")[2]
+    assert "scores by length: give the source with -s" in messages
     (folder / "nmtalign.toml").write_text('[score]\nbuckets = "5,x"\n')
     assert run("good.fr", "-r", "ref.fr")[2].startswith("nmtalign: error: nmtalign.toml: [score] buckets = ")
 

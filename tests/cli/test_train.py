@@ -32,7 +32,7 @@ def events(folder):
     return [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
 
 
-def test_bare_in_a_workspace_and_again(nmtalign, workspace):
+def test_train_without_arguments_in_a_workspace_and_again(nmtalign, workspace):
     toml = workspace / "nmtalign.toml"
     text = toml.read_text()
     toml.write_text(text[: text.index("[train]")] + '[train]\npreset = "tiny"\nmax_updates = 6\nlog_every = 2\n')
@@ -50,7 +50,7 @@ def test_bare_in_a_workspace_and_again(nmtalign, workspace):
     assert [event["event"] for event in events(workspace / "model")][-1] == "finished"
 
 
-def test_flags_alone_and_quiet(nmtalign, workspace):
+def test_train_with_only_options_and_quiet(nmtalign, workspace):
     (workspace / "nmtalign.toml").unlink()
     quick = ("--preset", "tiny", *QUICK, "--max-updates", "3", "--quiet")
     result = nmtalign("train", "data", "-o", "folder with spaces/m", *quick)
@@ -99,7 +99,7 @@ def test_a_training_that_has_diverged_is_not_advised_to_continue(nmtalign, works
     assert ["ended", "20", "updates,", "diverged"] in [line.split() for line in shown.splitlines()]
 
 
-def test_how_a_training_that_stopped_early_goes_on_is_said_and_works(nmtalign, workspace):
+def test_how_to_continue_a_training_that_stopped_early_is_reported_and_works(nmtalign, workspace):
     flags = [*QUICK, "--max-updates", "6", *sets(learning_rate=1e-12, validate_every=1, patience=1)]
     assert "update 2 " in nmtalign("train", *flags).stderr.decode().splitlines()[-2]
     again = nmtalign("train", *flags).stderr.decode().splitlines()[-1]

@@ -34,14 +34,14 @@ def test_one_line_out_for_each_line_in(random_model, inside):
     assert len(out) == len(lines)
     assert [out[1], out[2]] == ["", ""]
     assert all(out[i] for i in (0, 3, 4, 5, 6, 7, 8, 9))
-    told = done.stderr.decode().splitlines()
-    assert told[0] == "nmtalign: text: line 7: not UTF-8; the bytes that are not became U+FFFD"
-    assert told[1].startswith("nmtalign: text: line 9: a sentence has more tokens than max_source_length = 50:")
-    assert "in 120 pieces" in told[1]
+    messages = done.stderr.decode().splitlines()
+    assert messages[0] == "nmtalign: text: line 7: not UTF-8; the bytes that are not became U+FFFD"
+    assert messages[1].startswith("nmtalign: text: line 9: a sentence has more tokens than max_source_length = 50:")
+    assert "in 120 pieces" in messages[1]
     assert len(out[8].split()) > 120
-    assert told[2].startswith("nmtalign: 10 lines, ")
-    assert "% of the source words are unknown" in told[2]
-    assert len(told) == 3
+    assert messages[2].startswith("nmtalign: 10 lines, ")
+    assert "% of the source words are unknown" in messages[2]
+    assert len(messages) == 3
     assert b"nmtalign: 1 line, 1 source word in " in inside("-m", random_model, "--beam", 3, text=b"fox").stderr
 
 

@@ -1,4 +1,4 @@
-"""`nmtalign translate --save-alignments`: n-best lists, and a file that is gone on with in step with the text."""
+"""`nmtalign translate --save-alignments`: n-best lists, and a file that is continued in step with the text."""
 
 import gzip
 import json
@@ -35,7 +35,7 @@ def test_every_entry_of_the_n_best_lists(random_model, tmp_path, inside):
         assert len(file) == sum(len(line["n_best"]) for line in found) > 10
 
 
-def test_both_go_on_after_the_same_line(random_model, tmp_path, inside, unfinished, monkeypatch):
+def test_both_continue_after_the_same_line(random_model, tmp_path, inside, unfinished, monkeypatch):
     monkeypatch.setattr(alignment_file, "COMMIT", 1)
     (tmp_path / "in.en").write_bytes(TEXT * 3)
     more = ("--n-best", 2, "--set", "save_alignments_of=n-best", "--beam", 3, "--set", "batch_size=8")
@@ -63,8 +63,8 @@ def test_both_go_on_after_the_same_line(random_model, tmp_path, inside, unfinish
         (tmp_path / "out").unlink()
     monkeypatch.setattr(alignment_file, "COMMIT", 4)
     (tmp_path / "in.en").write_bytes(gzip.compress(TEXT * 3)[:-4])  # the error comes after the last line
-    told = inside(*arguments, "--set", "batch_size=1").stderr.decode()
-    assert told.endswith("; a.h5.partial has 12 pairs, and --resume continues after them\n")
+    messages = inside(*arguments, "--set", "batch_size=1").stderr.decode()
+    assert messages.endswith("; a.h5.partial has 12 pairs, and --resume continues after them\n")
     done = inside(*arguments, "--resume")
     assert b"and there are alignments of 12: both continue after line 12\n" in done.stderr
 

@@ -90,10 +90,10 @@ def test_a_new_run_keeps_what_another_left_until_its_end(random_model, tmp_path,
     arguments = ("-m", random_model, "--beam", 1, "-o", "out.fr")
     done = inside(*arguments, "in.en", "in.gz")
     assert done.returncode == 3
-    told = done.stderr.decode().splitlines()
-    assert told[0].startswith("nmtalign: out.fr.partial existed; renamed to out.fr.partial.old")
-    assert "in.gz: cannot read further" in told[1]
-    assert told[1].endswith(f"; out.fr.partial contains {counted(complete, 'line')}; --resume continues after them")
+    messages = done.stderr.decode().splitlines()
+    assert messages[0].startswith("nmtalign: out.fr.partial existed; renamed to out.fr.partial.old")
+    assert "in.gz: cannot read further" in messages[1]
+    assert messages[1].endswith(f"; out.fr.partial contains {counted(complete, 'line')}; --resume continues after them")
     assert (tmp_path / "out.fr.partial").read_bytes().count(b"\n") == complete
     assert (tmp_path / "out.fr.partial.old").read_text() == "long work\n"
     assert (tmp_path / "out.fr").read_text() == "whole\n"
@@ -109,8 +109,8 @@ def test_the_last_list_of_an_interrupted_run_does_not_count(random_model, tmp_pa
     (tmp_path / "in.gz").write_bytes(gzip.compress(text_of(90))[:-30])
     done = inside("-m", random_model, "--beam", 2, "--n-best", 2, "-o", "out.fr", "in.gz")
     last = (tmp_path / "out.fr.partial").read_bytes().splitlines()[-1].partition(b" ")[0].decode()
-    told = f"; out.fr.partial contains {last} lines; --resume continues after them\n"
-    assert done.stderr.decode().endswith(told)  # lists count from 0, and the last one may have gone on
+    messages = f"; out.fr.partial contains {last} lines; --resume continues after them\n"
+    assert done.stderr.decode().endswith(messages)  # lists count from 0, and the last one may be incomplete
 
 
 def test_ended_by_sigterm_and_resumed_from_a_pipe(random_model, tmp_path, inside, process):
@@ -124,12 +124,12 @@ def test_ended_by_sigterm_and_resumed_from_a_pipe(random_model, tmp_path, inside
             time.sleep(0.01)
         run.send_signal(signal.SIGTERM)
         assert run.wait(timeout=250) == 143
-        told = run.stderr.read().decode()
+        messages = run.stderr.read().decode()
     left = partial.read_bytes()
     assert left.endswith(b"\n")
     count = left.count(b"\n")
     rest = f"out.fr.partial contains {counted(count, 'line')}; --resume continues after them\n"
-    assert told == f"nmtalign: error: ended by SIGTERM; {rest}"
+    assert messages == f"nmtalign: error: ended by SIGTERM; {rest}"
     assert [json.loads(line)["id"] for line in left.splitlines()] == list(range(count))
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(text,))

@@ -31,9 +31,9 @@ def test_a_number_per_line_and_a_summary(scores, inside, tmp_path, random_model)
     assert numbers[1] == 0
     assert all(number < 0 for number in (numbers[0], *numbers[2:]))
     done = inside("-m", random_model, "in.en", "--target", "out.fr", "-o", "scores.gz")
-    told = f"nmtalign: 4 pairs, 12 target tokens with </s>: log-probability {sum(numbers) / 12:.4f} per token, "
-    told += f"perplexity {math.exp(-sum(numbers) / 12):.2f}; "
-    assert (done.stdout, done.stderr.decode()[: len(told)]) == (b"", told)  # 7, 2 and no words, a `</s>` each
+    messages = f"nmtalign: 4 pairs, 12 target tokens with </s>: log-probability {sum(numbers) / 12:.4f} per token, "
+    messages += f"perplexity {math.exp(-sum(numbers) / 12):.2f}; "
+    assert (done.stdout, done.stderr.decode()[: len(messages)]) == (b"", messages)  # 7, 2 and no words, a `</s>` each
     assert [float(line) for line in gzip.decompress((tmp_path / "scores.gz").read_bytes()).split()] == numbers
     given = ("-m", random_model, "--target", "out.fr", "-q")
     piped = run_nmtalign("translate", *given, cwd=tmp_path, stdin=SOURCE.encode())

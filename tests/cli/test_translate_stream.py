@@ -45,11 +45,11 @@ def test_a_parent_that_waits_for_its_answers(doubtful_model, process):
         last = stdout.read().decode()
         assert last.count("\n") == 1
         assert "hérisson" in last  # UTF-8 in any locale
-        told = stderr.read().decode().splitlines()
+        reported = stderr.read().decode().splitlines()
         assert child.wait(timeout=250) == 0
-    assert told[0] == "nmtalign: standard input: line 5: not UTF-8; the bytes that are not became U+FFFD"
-    assert told[1].startswith("nmtalign: 28 lines, ")
-    assert told[1].endswith("% of the source words are unknown")
+    assert reported[0] == "nmtalign: standard input: line 5: not UTF-8; the bytes that are not became U+FFFD"
+    assert reported[1].startswith("nmtalign: 28 lines, ")
+    assert reported[1].endswith("% of the source words are unknown")
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(random_model, process):
@@ -66,7 +66,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(random_model, process):
         assert stderr.read() == b""
 
 
-def test_ctrl_c_leaves_whole_lines(random_model, process, inside):
+def test_ctrl_c_leaves_complete_lines(random_model, process, inside):
     text = b"the fox sees a red boat .\na boat\n\n" * 20000
     with process("-m", random_model, "--beam", 4, "--threads", 2) as child:
         stdin, stdout, stderr = pipes(child)
@@ -81,14 +81,14 @@ def test_ctrl_c_leaves_whole_lines(random_model, process, inside):
         child.send_signal(signal.SIGINT)
         out += stdout.read()
         assert child.wait(timeout=250) == 130
-        told = stderr.read().decode()
+        reported = stderr.read().decode()
         writer.join(timeout=250)
         with contextlib.suppress(BrokenPipeError):
             stdin.close()
     assert out.endswith(b"\n")
     lines = out.count(b"\n")
     assert 50 <= lines < 60000
-    assert told == f"nmtalign: error: interrupted after {lines:,} lines\n"
+    assert reported == f"nmtalign: error: interrupted after {lines:,} lines\n"
     three = inside("-m", random_model, "--beam", 4, text=text[: text.index(b"\n\n") + 2]).stdout
     assert out == (three * 20000)[: len(out)]
 
@@ -114,7 +114,7 @@ def test_progress_on_a_terminal(random_model, tmp_path, process):
     assert Path("/dev/null").is_char_device()
 
 
-def test_nobody_reads_the_messages(random_model, tmp_path, process):
+def test_a_command_finishes_if_its_messages_cannot_be_written(random_model, tmp_path, process):
     """The command finishes its work, although its messages cannot be written."""
     (tmp_path / "in.en").write_bytes(b"the fox \xff\n" * 200)
     with process("-m", random_model, "--beam", 1, "in.en") as child:
@@ -133,8 +133,8 @@ def test_a_stream_that_is_given_by_name_is_written_to(random_model, tmp_path, pr
     for name in ("/proc/self/fd/1", "-"):
         (tmp_path / "out").write_bytes(b"before\n")
         with (tmp_path / "out").open("ab") as out, process("-m", random_model, "-o", name, stdout=out) as child:
-            told = child.communicate(b"the fox\n\n")[1]
-            assert child.returncode == 0, told
+            reported = child.communicate(b"the fox\n\n")[1]
+            assert child.returncode == 0, reported
         lines = (tmp_path / "out").read_bytes().splitlines()
         assert (len(lines), lines[0], lines[2]) == (3, b"before", b"")
         assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -135,7 +135,7 @@ def test_int8_is_for_the_processor(int8, monkeypatch):
         assert ["may take longer for products in int8" in line for line in said] == [True] * warned
 
 
-def test_a_machine_without_mps_says_so(monkeypatch):
+def test_a_machine_without_mps_reports_it(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(ResourceError, match=r"^device mps: PyTorch sees no GPU of Apple here; choose the device cpu$"):
         pick_device("mps")

@@ -57,7 +57,7 @@ def batch_of(seed, copies, longer=0, number=5):
 def loss_and_gradient(model, batch, dtype=None, guided=True):
     """The negative log-likelihood and the gradient of each parameter, in float64 on the CPU.
 
-    If it is guided, the attention weights have a gradient of their own, as in a training with given links.
+    If it is guided, the attention weights have a further gradient, as in a training with given links.
     """
     loss = model.loss(*batch.inputs(), label_smoothing=0.1, dtype=dtype, static_shapes=True)
     of_weights = guided and loss.weights is not None

@@ -31,7 +31,7 @@ def with_copies(found: torch.Tensor, gate: torch.Tensor, weights: torch.Tensor, 
 
 
 @pytest.mark.parametrize("config", VARIANTS, ids=named)
-def test_steps_equal_the_forced_pass_for_any_rows_a_sentence(config):
+def test_steps_equal_the_forced_pass_for_any_rows_per_sentence(config):
     model, batch, rows = make_model(config), models.batch_of(config), 3
     forced = model.force(*batch.inputs())
     inference = Inference(model)

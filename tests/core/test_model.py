@@ -201,7 +201,7 @@ class Masks(TorchDispatchMode):
         (dataclasses.replace(models.TRANSFORMER, layers=2), 2 + 2 * 2 + 2 * 3),  # embeddings, and each sublayer
     ],
 )
-def test_dropout_is_on_in_training_alone_and_at_each_place(config, places):
+def test_dropout_is_on_only_in_training_and_at_each_place(config, places):
     model = make_model(dataclasses.replace(config, dropout=0.5))
     arguments = make_batch(PAIRS).inputs()
 

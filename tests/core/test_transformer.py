@@ -75,7 +75,7 @@ def test_one_embedding_is_saved_loaded_exported_and_counted_once(tmp_path, joint
         assert setup.model_config.one_embedding == one
 
 
-def test_gradient_of_guided_alignment_reaches_the_alignment_layer_alone():
+def test_gradient_of_guided_alignment_reaches_only_the_alignment_layer():
     model = models.make_model(dataclasses.replace(models.TRANSFORMER, alignment_layer=2))
     batch = make_batch(models.PAIRS)
     loss = model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask)

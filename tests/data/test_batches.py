@@ -226,7 +226,7 @@ def test_closing_does_not_wait_for_a_thread_that_works(read_ahead):
     assert ended()
 
 
-def test_batches_are_pinned_in_the_thread_for_the_device_of_who_asks(monkeypatch):
+def test_batches_are_pinned_in_the_thread_for_the_device_of_the_caller(monkeypatch):
     seen, pinned = [], []
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: seen.append((device, threading.current_thread().name)))

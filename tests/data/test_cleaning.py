@@ -83,7 +83,7 @@ def test_a_language_outside_the_table_has_the_script_of_its_text():
         ("hi", "हिन्दी में लिखा हुआ"),
     ],
 )
-def test_letters_of_several_scripts_and_marks_are_no_strangers(language, line):
+def test_letters_of_several_scripts_and_marks_are_not_foreign(language, line):
     assert _foreign(bare(line), _usual_scripts(language, [line] * 10)) == 0
     assert _foreign(bare("Привет"), _usual_scripts(language, [line] * 10)) == 1
 

@@ -46,7 +46,7 @@ def test_processes_give_the_same_in_the_same_order():
     assert [chunk.source.words()[0] for chunk in together] == [f"a{number}" for number in range(30)]
 
 
-def test_lines_are_looked_at_for_their_spaces_all_at_first_then_a_few():
+def test_spaces_are_counted_in_all_lines_at_first_then_in_a_few():
     moses = Tokenizers.moses("en", "fr")
     for workers in (1, 2):
         lines = iter([[("a", "b;")] * 20] * 12)
@@ -80,7 +80,7 @@ def test_an_error_of_the_text_ends_the_processes():
         list(tokenize_pairs(SPACED, 0, torn(), 2))
 
 
-def test_a_process_that_was_killed_is_said():
+def test_a_process_that_was_killed_is_reported():
     with pytest.raises(ResourceError, match="a process of prep was killed"):
         list(tokenize_pairs(Tokenizers(Deadly(), SpacedWords()), 0, blocks(50), 2))
 

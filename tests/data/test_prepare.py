@@ -177,7 +177,7 @@ def test_subwords(tmp_path, vocabulary):
     assert not {"source.spm", "target.spm"} & files_of(tmp_path / "data").keys()
 
 
-def test_of_bytes_ten_are_as_long_as_a_token(tmp_path):
+def test_ten_bytes_are_as_long_as_a_token(tmp_path):
     texts = write_pairs(tmp_path, "train", [("é" * 24, "x"), ("é" * 25, "x"), (" a\t b ", "y" * 50), ("", "z")])
     summary = prepare(texts, tmp_path / "data", PrepConfig(vocabulary="bytes", max_length=5), LANGUAGES)
     corpus = Corpus.open(tmp_path / "data")

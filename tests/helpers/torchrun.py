@@ -6,7 +6,7 @@ import subprocess
 from helpers.command_line import CODE, command
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_LOGS": "-distributed"}
-# Its ranks run the code of a variable of their own.
+# Its ranks run the code of a separate variable.
 TORCHRUN = f"""
 import os, sys, traceback
 from torch.distributed.run import main

@@ -123,5 +123,5 @@ def test_files_of_other_content_stay_unless_forced(tmp_path):
     assert (folder / "notes.txt").read_text() == "mine"
     assert run(tmp_path, "sample", folder, "--pairs", "40").returncode == 0  # the same content again
     with folder_lock(folder):
-        told = "demo: another process is working in this folder; wait for it, or give another\n"
-        assert run(tmp_path, "sample", folder, "--force").stderr.endswith(told)
+        messages = "demo: another process is working in this folder; wait for it, or give another\n"
+        assert run(tmp_path, "sample", folder, "--force").stderr.endswith(messages)

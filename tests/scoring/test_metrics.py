@@ -282,9 +282,9 @@ def _die():
 
 
 def test_several_processes_give_the_same_as_one():
-    options, told = MetricOptions(("bleu", "chrf", "chrf++", "multi-bleu"), language="fr"), list[int]()
-    found = measure_systems(SYSTEMS, [LINES], options, processes=2, advance=told.append)
-    assert told == [200, 200, 20]
+    options, messages = MetricOptions(("bleu", "chrf", "chrf++", "multi-bleu"), language="fr"), list[int]()
+    found = measure_systems(SYSTEMS, [LINES], options, processes=2, advance=messages.append)
+    assert messages == [200, 200, 20]
     for system, table in zip(SYSTEMS, found, strict=True):
         alone = measure(system, [LINES], options, processes=1)
         assert [one.name for one in table] == ["BLEU", "chrF2", "chrF2++", "multi-bleu"]
@@ -299,6 +299,6 @@ def test_a_killed_process_is_one_line():
 
 
 def test_long_lines_are_measured_few_at_a_time():
-    lines, told = ["le chat " * 20_000] * 3, list[int]()
-    measure_systems([lines], [lines], MetricOptions(("bleu",)), advance=told.append)
-    assert told == [1, 1, 1]
+    lines, messages = ["le chat " * 20_000] * 3, list[int]()
+    measure_systems([lines], [lines], MetricOptions(("bleu",)), advance=messages.append)
+    assert messages == [1, 1, 1]

@@ -79,7 +79,7 @@ def test_every_key_and_column_is_described() -> None:
     assert missing == []
 
 
-def test_rows_hold_a_figure_each_under_known_names() -> None:
+def test_each_row_contains_one_figure_under_known_names() -> None:
     rows = list(full_report().csv_rows())
     assert all(row.keys() <= set(Report.CSV_COLUMNS) for row in rows)
     chosen = [row for row in rows if row["system"] == "two" and row["by"] == "" and row["subset"] == "all"]

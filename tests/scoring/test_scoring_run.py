@@ -75,14 +75,14 @@ CHINESE = ["今天，那个老的老师看见猫。", "昨天，国王喜欢红�
     ],
 )
 def test_bleu_of_chinese_is_that_of_sacrebleu(tmp_path, name, settings, tokenizer):
-    reference, told = tmp_path / name, []
+    reference, messages = tmp_path / name, []
     reference.write_text("".join(f"{line}\n" for line in CHINESE))
     given = [line.replace("老", "小") for line in CHINESE]
-    result = score({"one": given, "two": CHINESE}, [reference], notify=told.append, **settings, bootstrap=5)
+    result = score({"one": given, "two": CHINESE}, [reference], notify=messages.append, **settings, bootstrap=5)
     assert result.value(system="one") == BLEU(tokenize=tokenizer).corpus_score(given, [CHINESE]).score < 95
     assert result.value(system="two") == pytest.approx(100)
     assert f"|tok:{tokenizer}|" in result.to_dict()["signatures"]["BLEU"]
-    assert told == []
+    assert messages == []
 
 
 def test_the_ending_of_the_translation_chooses_the_tokeniser_if_nothing_else_does(tmp_path):
@@ -93,12 +93,12 @@ def test_the_ending_of_the_translation_chooses_the_tokeniser_if_nothing_else_doe
     assert "|tok:13a|" in french.to_dict()["signatures"]["BLEU"]
 
 
-def test_bleu_that_is_0_for_equal_texts_is_told():
+def test_bleu_that_is_0_for_equal_texts_is_reported():
     for lines, settings in ((CHINESE, {"tokenize": "13a"}), (["un chat", "deux"], {})):
-        told = []
-        assert score(lines, lines, notify=told.append, target_language="zh", **settings).value() == 0
-        assert len(told) == 1
-        assert "tokenize=char" in told[0]
+        messages = []
+        assert score(lines, lines, notify=messages.append, target_language="zh", **settings).value() == 0
+        assert len(messages) == 1
+        assert "tokenize=char" in messages[0]
 
 
 @pytest.mark.parametrize(

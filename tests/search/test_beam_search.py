@@ -140,7 +140,7 @@ def test_batch_composition_and_order_change_nothing(kind, options, rounding):
     st.sampled_from(PENALTIES),
     st.sampled_from(["beam", "paper"]),
 )
-def test_tables_in_batches_are_those_alone(seed, beam, order, penalties, stop):
+def test_tables_in_batches_give_what_they_give_one_by_one(seed, beam, order, penalties, stop):
     scorer = TableScorer.random(seed)
     options = {"beam": beam, "n_best": beam, "search": stop, "max_length_ratio": 2.0, **penalties}
     for place, found in zip(order, search(scorer, [SENTENCES[place] for place in order], **options), strict=True):
@@ -220,7 +220,7 @@ def test_unknown_word_is_banned_unless_allowed():
 
 
 @pytest.mark.parametrize("beam", [3, 8, 12])
-def test_what_cannot_go_on_never_continues_the_row_of_a_neighbour(monkeypatch, beam):
+def test_a_hypothesis_without_a_continuation_never_continues_the_row_of_a_neighbour(monkeypatch, beam):
     scorer = TableScorer.random(beam)
     prefixes = [*[()] * (len(SENTENCES) - 1), (3, 2)]  # the last sentence has one continuation, the others many
     expected = search(scorer, SENTENCES, prefixes=prefixes, beam=beam, n_best=beam)

@@ -89,7 +89,7 @@ def test_a_lexicon_of_pieces_is_read_for_a_model_of_pieces(tmp_path):
     assert CandidateLists.read(tmp_path / "lexicon", PIECES, PIECES_OUT, 0).of([[3]]).words.tolist() == [0, 1, 3]
 
 
-def test_words_are_added_to_the_candidates_of_their_sentence_alone():
+def test_words_are_added_only_to_the_candidates_of_their_sentence():
     lists = CandidateLists(np.array([[2, 3], [3, 5]]), 4, 6, frequent=0)
     found = lists.of([[2], [3, 3]], [{4, 5, 7}, {1}])  # 7 is a place of the source
     assert found.words.tolist() == [0, 1, 3, 4, 5, 7]

@@ -34,7 +34,7 @@ def after(phrases, tokens):
     return progress
 
 
-def holds(tokens, phrases):
+def contains_all(tokens, phrases):
     return all(times(phrase, tokens) >= phrases.count(phrase) for phrase in phrases)
 
 
@@ -44,12 +44,12 @@ def test_nothing_is_missing_when_all_are_there(given_phrases, tokens):
     phrases = phrases_of(given_phrases)
     assert phrases.words == sum(map(len, given_phrases))
     for length in range(len(tokens) + 1):
-        assert (after(phrases, tokens[:length]).missing == 0) == holds(tokens[:length], given_phrases)
+        assert (after(phrases, tokens[:length]).missing == 0) == contains_all(tokens[:length], given_phrases)
 
 
 @settings(max_examples=120)
 @given(LISTS, st.lists(WORD, max_size=8))
-def test_so_many_words_bring_what_is_missing(given_phrases, tokens):
+def test_the_missing_words_are_the_most_that_are_needed(given_phrases, tokens):
     phrases = phrases_of(given_phrases)
     progress, tokens = after(phrases, tokens), list(tokens)
     assert progress.missing <= phrases.words
@@ -60,7 +60,7 @@ def test_so_many_words_bring_what_is_missing(given_phrases, tokens):
         assert progress.after(best).missing < progress.missing
         progress = progress.after(best)
         tokens.append(best)
-    assert holds(tokens, given_phrases)
+    assert contains_all(tokens, given_phrases)
 
 
 def required(text, *ways):
@@ -123,7 +123,7 @@ def test_each_unknown_word_is_its_own():
     assert after(phrases, [2, -2, -3, -1]).missing == 0
 
 
-def test_a_phrase_is_gone_on_with_after_its_unknown_word():
+def test_a_phrase_continues_after_its_unknown_word():
     phrases = phrases_of([[2, 1, 2, 3], [2, 4]])
     progress = phrases.start.after(2)
     assert (progress.wanted, progress.bound) == ((-1, 4), False)
@@ -140,7 +140,7 @@ def test_a_phrase_is_gone_on_with_after_its_unknown_word():
 def test_against_enumeration(phrases, real, penalties):
     scorer = tables.scorer_of(tables.small_model(seed=2)) if real else TableScorer.random(3)
     source = [2, 3, 5, 4]
-    translations = [each for each in tables.every_translation(5, [2, 3, 4]) if holds(each, phrases)]
+    translations = [each for each in tables.every_translation(5, [2, 3, 4]) if contains_all(each, phrases)]
     expected = tables.enumerated(scorer, source, translations, Scoring(**penalties))
     options = {"beam": 300, "n_best": 300, "max_length_ratio": 1.0, **penalties}
     found = search(scorer, [source], phrases=[phrases], **options)[0]
@@ -151,7 +151,7 @@ def test_against_enumeration(phrases, real, penalties):
 @pytest.mark.parametrize("phrases", [((2, 3), (3, 4)), ((2,), (2, 3)), ((2, 2), (2, 2))], ids=str)
 def test_phrases_that_share_words_or_come_twice(phrases):
     scorer, source = TableScorer.random(11), [2, 3]
-    translations = [each for each in tables.every_translation(4, [2, 3, 4]) if holds(each, phrases)]
+    translations = [each for each in tables.every_translation(4, [2, 3, 4]) if contains_all(each, phrases)]
     expected = tables.enumerated(scorer, source, translations)
     found = search(scorer, [source], phrases=[phrases], beam=2500, n_best=2500, max_length_ratio=8 / 3)[0]
     short = [hypothesis for hypothesis in found if len(hypothesis.tokens) < 4]
@@ -167,7 +167,7 @@ def test_phrases_that_share_words_or_come_twice(phrases):
     allow_unk=st.booleans(),
     options=st.sampled_from([*PENALTIES, {"search": "paper", "min_length_ratio": 0.5}, {"min_length_ratio": 1.0}]),
 )
-def test_they_always_stand_there_whatever_the_batch(seed, beam, phrases, prefixes, allow_unk, options):
+def test_translations_contain_their_phrases_whatever_the_batch(seed, beam, phrases, prefixes, allow_unk, options):
     scorer = TableScorer.random(seed, spread=4.0, steps=24)
     options = {"beam": beam, "n_best": beam, "max_length_ratio": 1.0, "allow_unk": allow_unk, **options}
     together = search(scorer, SENTENCES, None, prefixes, phrases, **options)
@@ -192,7 +192,7 @@ def check(found, phrases, prefix, allow_unk):
     for hypothesis in found:
         tokens, given = hypothesis.tokens, hypothesis.given
         assert tokens[: len(prefix)] == prefix
-        assert holds(tokens, phrases)
+        assert contains_all(tokens, phrases)
         assert set(words) <= set(given.values()) <= set(words)
         assert all(tokens[place] == 1 and place >= len(prefix) for place in given)
         if not allow_unk:
@@ -204,7 +204,7 @@ def test_a_phrase_in_the_prefix_is_there():
     with_it = search(scorer, [[2, 3]], prefixes=[(3, 4)], phrases=[((3, 4),)], beam=3)
     assert texts(with_it[0]) == texts(search(scorer, [[2, 3]], prefixes=[(3, 4)], beam=3)[0])
     rest = [(3, 4, *words) for words in tables.every_translation(3, [2, 3, 4])]
-    expected = tables.enumerated(scorer, [2, 3], [tokens for tokens in rest if holds(tokens, ((4, 2),))])
+    expected = tables.enumerated(scorer, [2, 3], [tokens for tokens in rest if contains_all(tokens, ((4, 2),))])
     begun = search(scorer, [[2, 3]], prefixes=[(3, 4)], phrases=[((4, 2),)], beam=50, n_best=50, max_length_ratio=1.0)
     assert texts(begun[0]) == [tokens for _, tokens in expected]
 
@@ -225,7 +225,7 @@ def test_words_that_are_copied_in_phrases_and_prefixes():
     scorer, phrases, prefix = tables.scorer_of(tables.small_model(seed=3, copy=True)), ((5, 4),), (3,)
     source, copies = SENTENCES[0], tables.COPIES[tuple(SENTENCES[0])]
     rest = [prefix + words for words in tables.every_translation(5, [2, 3, 4, 5])]
-    every = [tokens for tokens in rest if holds(tokens, phrases)]
+    every = [tokens for tokens in rest if contains_all(tokens, phrases)]
     expected = tables.enumerated(scorer, source, every, copies=copies)
     options = {"beam": 300, "n_best": 300, "max_length_ratio": 2.0}
     found = search(scorer, [source], None, [prefix], [phrases], [copies], **options)[0]

@@ -101,7 +101,7 @@ def test_no_chance_is_greedy_search(draws, prefixes):
 
 @settings(max_examples=40)
 @given(st.integers(-(2**63), 2**63 - 1), st.permutations(range(6)), st.integers(1, 4), st.sampled_from([0, 2]))
-def test_draws_depend_on_seed_and_number_alone(seed, order, count, top_k):
+def test_draws_depend_only_on_seed_and_number(seed, order, count, top_k):
     scorer, draws = TableScorer.random(8), (count, 1.5, top_k, seed)
     together = drawn(scorer, SENTENCES, NUMBERS, draws=draws)
     moved = drawn(scorer, [SENTENCES[i] for i in order], [NUMBERS[i] for i in order], draws=draws)
@@ -122,7 +122,7 @@ def test_other_seeds_numbers_and_parts_give_other_samples():
     assert len(set(texts(samples))) > 10
 
 
-def test_restrictions_hold():
+def test_samples_keep_the_restrictions():
     scorer, prefixes = TableScorer.random(5, spread=0.5), [(4,), (3, 3), (), (), (4, 4), (1, 2, 2, 2)]
     allowed = [{2, 4}, {3}, {2, 3, 4}, set(), {4}, {2}]
     options = {"draws": (30,), "min_length_ratio": 0.6, "max_length_ratio": 1.0}

@@ -376,7 +376,7 @@ def test_other_refusals(client):
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1@evil", ""])
 def test_other_host_names_are_refused(client, host):
-    """A page of a stranger, whose name begins to mean this machine, reaches nothing."""
+    """A foreign page whose host name changes its address to this machine (DNS rebinding) reaches nothing."""
     status, found, _ = client.raw("health", Host=host)
     assert (status, list(json.loads(found))) == (400, ["error"])
     assert "is no name of this server; allow it with --set allowed_hosts=NAME" in json.loads(found)["error"]
@@ -516,8 +516,8 @@ def test_a_port_belongs_to_one_server_before_its_model_is_loaded(english):
     config = ServeConfig(port=0)
     with bind(config) as bound:
         port = bound.getsockname()[1]
-        told = rf"port {port}: address already in use; give another --port \(0 chooses a free one\) or --host$"
-        with pytest.raises(ResourceError, match=told):
+        reported = rf"port {port}: address already in use; give another --port \(0 chooses a free one\) or --host$"
+        with pytest.raises(ResourceError, match=reported):
             bind(ServeConfig(port=port))
         early = in_thread(lambda: Client(f"http://127.0.0.1:{port}/").ask("health")[0])
         models = ServedModels([Translator.load(english)], AlignConfig())
@@ -639,7 +639,7 @@ def test_a_request_that_takes_too_long_is_refused_and_dropped(held):
     ],
     ids=str,
 )
-def test_work_that_nobody_waits_for_ends_at_its_next_step(random_model_directory, tmp_path, method, settings, system):
+def test_work_for_no_waiting_client_ends_at_its_next_step(random_model_directory, tmp_path, method, settings, system):
     folder = random_model_directory(tmp_path, **SYSTEMS[system])
     model = ServedModel(Translator.load(folder, device="cpu"), AlignConfig())
     line = "the fox sees a boat " * 10

@@ -1,4 +1,4 @@
-"""The queue merges jobs of the same work, shares batches among them, and drops what nobody waits for."""
+"""The queue merges jobs of the same work, shares batches among them, and drops jobs for which no client waits."""
 
 import threading
 
@@ -129,7 +129,7 @@ def test_a_full_queue_refuses_and_recovers(recorder):
 
 
 def test_work_ends_once_no_job_of_its_batch_waits(queue, recorder):
-    """A batch of three jobs goes on while one of them waits."""
+    """A batch of three jobs continues while one of them waits."""
     ended = threading.Event()
 
     class Endless(Recorder):

@@ -76,7 +76,7 @@ def test_markup_is_text(browser, client):
     assert browser.log() == []
 
 
-def test_a_page_that_may_not_copy_says_so(browser, client):
+def test_a_page_that_may_not_copy_reports_it(browser, client):
     """A browser offers no clipboard to a page that another machine sends without HTTPS."""
     translate(browser, client, LINE)
     browser.run("Object.defineProperty(navigator, 'clipboard', { value: undefined })")

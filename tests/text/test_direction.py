@@ -139,7 +139,7 @@ def test_one_line_for_a_stream(folder, lines, message, notes):
         ("▁the ▁in compre hensible", ["pieces of words"]),
         ("un￭ believ ￭able", ["pieces of words"]),
         ("the un ##believ ##able dog", ["pieces of words"]),
-        ("the <unk> sleeps", []),  # `prep` has a warning of its own
+        ("the <unk> sleeps", []),  # `prep` has a separate warning
         ("the <b class='x'>dog</b> sleeps", ["HTML tags"]),
         ("The dog , which sleeps , dreams .", ["spaces before punctuation"]),
         ("我 喜欢 你 。", ["spaces before punctuation"]),

@@ -1,4 +1,4 @@
-"""Links that count words between spaces are told from links that count tokens, and converted."""
+"""Links that count words between spaces are distinguished from links that count tokens, and converted."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Parquet files and folders of data sets, which nobody has to trust."""
+"""Parquet files and folders of data sets, which need not be trusted."""
 
 import json
 import sys
@@ -66,7 +66,7 @@ def test_tables(tmp_path, table, columns):
         assert read(parquet_file(tmp_path, table), columns) == PAIRS
 
 
-def test_a_data_set_has_several_files_and_the_choice_is_told(tmp_path):
+def test_a_data_set_has_several_files_and_the_choice_is_reported(tmp_path):
     path = data_set(tmp_path / "set", TEXTS, {"fr": ["quatre"], "en": ["four"]})
     text = ParallelText(path, None, ("fr", "en"))
     assert list(text) == [pair[::-1] for pair in [*PAIRS, ("four", "quatre")]]
@@ -186,8 +186,8 @@ def test_prep_takes_the_splits_of_a_folder(tmp_path, kind):
 def test_the_commands_take_tables_as_other_texts(tmp_path):
     parquet_file(tmp_path, {"id": ["x"] * 3, **TEXTS})
     done = nmtalign(tmp_path, "prep", "texts.parquet")
-    told = "nmtalign: error: texts.parquet: its name contains no language"
-    assert (done.returncode, done.stderr.partition("; ")[0]) == (2, told)
+    messages = "nmtalign: error: texts.parquet: its name contains no language"
+    assert (done.returncode, done.stderr.partition("; ")[0]) == (2, messages)
     languages = ("--source-language", "en", "--target-language", "fr")
     done = nmtalign(tmp_path, "prep", *languages, "--dev", "texts.parquet", "texts.parquet", "-o", "d")
     assert done.returncode == 0, done.stderr

@@ -56,7 +56,7 @@ def test_columns(tmp_path, content, columns, pairs):
     assert list(text(tmp_path, gzip.compress(b"\xff\xfe" + content.encode("utf-16-le")), columns)) == pairs
 
 
-def test_the_choice_is_told(tmp_path):
+def test_the_choice_of_columns_is_reported(tmp_path):
     of_tmx = "c: TMX, en is the source, fr the target; its languages are EN, FR_ca, de, en, en-GB, en-US, fr"
     for content, note in (
         ("fr\ten\nun\tone\n", "c: column 2 (en) is the source, column 1 (fr) the target"),

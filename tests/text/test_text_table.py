@@ -8,7 +8,7 @@ from nmtalign.text.text_table import aligned, cut
 TABLE = [["name", "one", "très"], ["BLEU", "1.00", "10.00"], ["p", "0.5", ""], ["TER", "20.00", "3.00"], ["p", "", "1"]]
 
 
-def test_texts_stand_left_and_figures_right() -> None:
+def test_texts_are_aligned_left_and_figures_right() -> None:
     assert list(aligned(TABLE)) == [
         "name   BLEU    p    TER  p",
         "one    1.00  0.5  20.00",
@@ -34,7 +34,7 @@ def test_wide_letters_do_not_shift_the_columns_behind_them() -> None:
     assert {cell_len(line) for line in aligned([["name", "漢字漢字", "a"], ["x", "1", "2"]])} == {11}
 
 
-def test_pieces_fit_and_hold_every_column_once() -> None:
+def test_pieces_fit_and_contain_every_column_once() -> None:
     for width in range(10, 60):
         lines = list(aligned(TABLE, width=width))
         heads = [line.split() for line in lines[::3]]

@@ -103,7 +103,7 @@ def test_a_finished_run_whose_newest_checkpoint_is_damaged_stays_finished(togeth
 
 
 @torch_distributed
-def test_a_run_goes_on_with_another_number_of_processes(corpus, together, tmp_path):
+def test_a_run_resumes_with_another_number_of_processes(corpus, together, tmp_path):
     several.train(corpus, tmp_path / "whole", several.WHOLE)
     assert_same_weights(together / "begun by one", tmp_path / "whole")
     shutil.copytree(together / "begun by two", tmp_path / "begun by two")
@@ -113,7 +113,7 @@ def test_a_run_goes_on_with_another_number_of_processes(corpus, together, tmp_pa
 
 
 @torch_distributed
-def test_a_run_goes_on_exactly_with_as_many_processes_dropout_and_all(together):
+def test_a_run_resumes_exactly_with_as_many_processes_dropout_included(together):
     ours, theirs = weights(together / "interrupted"), weights(together / "uninterrupted")
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
@@ -138,7 +138,7 @@ def test_all_skip_the_same_updates_and_end_alike_where_the_loss_is_not_finite(co
     assert alone.removeprefix(str(tmp_path)) == said[0].removeprefix(str(together))
 
 
-def test_every_pair_is_read_by_one_process_alone_and_the_load_is_even(reversal):
+def test_every_pair_is_read_by_only_one_process_and_the_load_is_even(reversal):
     train = reversal.splits["train"]
     plan = plan_epoch(train, eligible(train, 0), TrainingConfig(batch_size=41, batch_unit="tokens"), 0)
     worlds = [World(torch.device("cpu"), rank, 3) for rank in range(3)]
@@ -253,7 +253,7 @@ def test_a_signal_saves_and_ends_all_together(endless, tmp_path, corpus, nmtalig
 
 
 @torch_distributed
-def test_a_mistake_is_said_once(tmp_path):
+def test_a_mistake_is_reported_once(tmp_path):
     code, lines = Run(tmp_path, "absent").end()
     assert code != 0
     assert len(lines) == 1
@@ -292,7 +292,7 @@ def test_ranks_wait_longer_for_files_than_for_sums(tmp_path):
 
 
 @torch_distributed
-def test_what_is_wrong_with_one_rank_alone_is_said_once(tmp_path, corpus):
+def test_an_error_of_only_one_rank_is_reported_once(tmp_path, corpus):
     for rank in ("0", "1"):
         (tmp_path / rank).mkdir()
     shutil.copytree(corpus.folder, tmp_path / "0" / "data")
@@ -347,7 +347,7 @@ def test_two_gpus_make_the_updates_of_one(corpus, tmp_path):
         ({"WORLD_SIZE": "two"}, "torchrun"),
     ],
 )
-def test_an_environment_that_is_amiss_is_one_line(changes, message, monkeypatch):
+def test_an_incomplete_environment_is_one_line(changes, message, monkeypatch):
     rank = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
     for name, value in {**rank, **changes}.items():
         monkeypatch.setenv(name, value)
@@ -356,7 +356,7 @@ def test_an_environment_that_is_amiss_is_one_line(changes, message, monkeypatch)
     assert "\n" not in str(raised.value)
 
 
-def test_a_process_without_torchrun_trains_alone(monkeypatch):
+def test_a_process_without_torchrun_trains_by_itself(monkeypatch):
     for name, value in {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "x", "MASTER_PORT": "1"}.items():
         monkeypatch.setenv(name, value)
     world = open_world("cpu")

@@ -31,7 +31,7 @@ def test_it_counts_what_the_training_will_do_and_writes_nothing(reversal, tmp_pa
     assert found.memory["optimiser"] == pytest.approx(2 * found.memory["parameters"], abs=500)  # and the steps
 
 
-def test_of_a_resumed_run_it_tells_what_remains_and_changes_no_file(reversal, tmp_path):
+def test_a_dry_run_of_a_resumed_run_reports_what_remains_and_changes_no_file(reversal, tmp_path):
     train(reversal, tmp_path / "model")
     before = {path: path.read_bytes() for path in (tmp_path / "model").iterdir()}
     found, setup = rehearse(reversal, tmp_path / "model", replace(CONFIG, max_updates=30))
@@ -46,7 +46,7 @@ def test_of_a_resumed_run_it_tells_what_remains_and_changes_no_file(reversal, tm
         rehearse(reversal, tmp_path / "model", replace(CONFIG, learning_rate=1e-3))
 
 
-def test_of_a_finished_run_nothing_remains_also_if_the_next_epoch_has_more_updates(reversal, tmp_path):
+def test_nothing_remains_of_a_finished_run_even_if_the_next_epoch_has_more_updates(reversal, tmp_path):
     config = replace(CONFIG, max_updates=0, epochs=1.0, batch_unit="tokens", batch_size=200, validate_every="epoch")
     train(reversal, tmp_path / "model", config)
     found, _ = rehearse(reversal, tmp_path / "model", config)
@@ -54,7 +54,7 @@ def test_of_a_finished_run_nothing_remains_also_if_the_next_epoch_has_more_updat
     assert found.seconds == 0
 
 
-def test_of_a_run_that_stopped_early_nothing_remains(reversal, tmp_path):
+def test_nothing_remains_of_a_run_that_stopped_early(reversal, tmp_path):
     config = replace(CONFIG, max_updates=30, patience=1, learning_rate=1e-30)
     train(reversal, tmp_path / "model", config)
     found, _ = rehearse(reversal, tmp_path / "model", config)

@@ -63,7 +63,7 @@ SMALL = ([3, 5, 2], [4, 1, 6])
 LARGE = ([9, 3], [12, 2])
 
 
-def test_a_bucket_holds_its_batch():
+def test_a_bucket_contains_its_batch():
     batch = batch_of(*SMALL)
     for rows, step, padded in [(17, ROWS, 32), (1, ROWS, 16), (9, CPU_ROWS, 16), (5, CPU_ROWS, 8), (1, CPU_ROWS, 1)]:
         assert pad_to_bucket(batch_of([7] * rows, [8] * rows), step).target.shape == (padded, 12)
@@ -138,7 +138,7 @@ def test_the_least_recently_used_graph_is_dropped(monkeypatch):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("fault", ["refuse", "loss", "gradient", "nan"])
-def test_a_graph_that_cannot_be_had_or_is_wrong_is_given_up_and_said_once(fault, dropout):
+def test_a_graph_that_cannot_be_recorded_or_is_wrong_is_given_up_and_reported_once(fault, dropout):
     model, twin, said = model_of(dropout=dropout), model_of(dropout=dropout), []
 
     def spoil(work):
@@ -219,7 +219,7 @@ def test_real_graphs_leave_what_the_plain_way_leaves(options, dropout):
 
 
 @pytest.mark.gpu
-def test_training_goes_on_where_a_real_graph_cannot_be_recorded():
+def test_training_continues_where_a_real_graph_cannot_be_recorded():
     device, said = torch.device("cuda"), []
     model, twin = (model_of(device, torch.float32, dropout=0.4) for _ in range(2))
     loss = loss_of(model, static=False)  # it waits for the device, which no recording can

@@ -115,7 +115,7 @@ def test_a_few_guided_updates_teach_what_many_plain_ones_must_find(reversal, lin
     assert trainings.share_on_diagonal(tmp_path / "m", reversal.splits["dev"]) > 0.8
 
 
-def test_a_run_goes_on_with_the_same_links_alone_wherever_they_are(reversal, links, tmp_path):
+def test_a_run_resumes_only_with_the_same_links_wherever_they_are(reversal, links, tmp_path):
     config = replace(CONFIG, guided_alignment=str(links), max_updates=3)
     train(reversal, tmp_path / "m", config)
     moved = tmp_path / (ODD + "links")

@@ -135,7 +135,7 @@ def words_and_pieces(request, tmp_path_factory):
         (5, "0-1", "line 6: 0-1 is outside the pair, which has 1 source and 1 target words"),
     ],
 )
-def test_what_is_wrong_is_said_by_file_and_line(words_and_pieces, tmp_path, line, links, message):
+def test_a_wrong_link_is_named_by_file_and_line(words_and_pieces, tmp_path, line, links, message):
     path = write_links(tmp_path, [*LINKS[:line], links, *LINKS[line + 1 :]])
     with pytest.raises(InputError, match=message) as raised:
         read_guide(path, words_and_pieces)

@@ -74,7 +74,7 @@ def updates(folder):
     return max(map(int, re.findall(rb'"update": (\d+)', log.read_bytes()[-2000:])), default=0) if log.exists() else 0
 
 
-def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(reversal, tmp_path):
+def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(reversal, tmp_path):
     folder = tmp_path / "damaged"
     again = command(reversal, folder, "--max-updates", 12)
     run(tmp_path, *again)
@@ -104,7 +104,7 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(reversal, tmp_p
     assert both(folder) == whole
 
 
-def test_best_weights_that_are_damaged_are_said_and_chosen_anew(reversal, tmp_path):
+def test_best_weights_that_are_damaged_are_reported_and_chosen_anew(reversal, tmp_path):
     again = command(reversal, tmp_path / "model", "--max-updates", 8)
     run(tmp_path, *again)
     best = tmp_path / "model/best.safetensors"

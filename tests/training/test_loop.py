@@ -193,7 +193,7 @@ def test_a_validation_that_is_interrupted_loses_no_update_and_is_made_again(reve
             assert same(load_tensors(path)[0], found), path
 
 
-def test_a_finished_run_is_left_as_it_is_and_goes_on_with_a_larger_budget(reversal, tmp_path):
+def test_a_finished_run_is_left_as_it_is_and_continues_with_a_larger_budget(reversal, tmp_path):
     ended = train(reversal, tmp_path / "model")[-1]
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "model").rglob("*.safetensors")}
     again = train(reversal, tmp_path / "model")

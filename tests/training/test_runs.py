@@ -1,4 +1,4 @@
-"""The model in a folder: a run resumes only its own model, and never replaces another one unless told so."""
+"""The model in a folder: a run resumes only its own model, and replaces another one only if the user asks for it."""
 
 import json
 

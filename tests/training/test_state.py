@@ -56,7 +56,7 @@ def flip(path):
 
 
 @pytest.mark.parametrize("name", ["adadelta", "adam", "adamw"])
-def test_all_that_training_goes_on_from_comes_back(tmp_path, name):
+def test_all_that_training_resumes_from_comes_back(tmp_path, name):
     model, steps = made(name)
     updated(model, steps, 3)
     position = Position(update=3, epoch=1, batch=2, seconds=1.5, validated=3, best_loss=float("inf"), since_best=1)
@@ -118,7 +118,7 @@ def test_a_newest_checkpoint_that_is_damaged_or_empty_makes_the_one_before_it_co
     assert "\n" not in found.damage
 
 
-def test_two_damaged_checkpoints_are_one_line_with_both_names_and_the_mend(tmp_path):
+def test_two_damaged_checkpoints_are_one_line_with_both_names_and_the_fix(tmp_path):
     checkpoints(tmp_path, 3, 6)
     flip(tmp_path / NEWEST)
     (tmp_path / BEFORE).write_bytes(b"")
@@ -163,7 +163,7 @@ def test_weights_or_values_of_the_optimiser_that_do_not_fit_are_refused(tmp_path
         load_state(find_checkpoint(tmp_path).path, model, optimizer)
 
 
-def test_going_on_after_damage_never_puts_the_damaged_one_in_the_place_of_the_whole_one(tmp_path):
+def test_resuming_after_damage_never_puts_the_damaged_one_in_the_place_of_the_complete_one(tmp_path):
     model, optimizer = checkpoints(tmp_path, 3, 6)
     flip(tmp_path / NEWEST)
     (tmp_path / ".training_state.safetensors.1.partial").write_text("half")
@@ -176,7 +176,7 @@ def test_going_on_after_damage_never_puts_the_damaged_one_in_the_place_of_the_wh
     assert find_checkpoint(tmp_path).position.update == 3
 
 
-def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_the_last_checkpoint_and_is_reported(tmp_path, monkeypatch):
     model, optimizer = checkpoints(tmp_path, 3, 6)
 
     def full(tensor):

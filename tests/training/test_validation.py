@@ -53,18 +53,18 @@ def test_dev_bleu_of_chinese_counts_characters(tmp_path):
     assert not any("4-gram" in event.text for event in events if isinstance(event, Noticed))
 
 
-def test_a_dev_set_without_4_grams_is_told_once(tmp_path):
+def test_a_dev_set_without_4_grams_is_reported_once(tmp_path):
     pairs = [("un chat", "un chat"), ("deux chats", "deux chats")] * 20
     events = trainings.train(prepared(tmp_path, pairs, pairs), tmp_path / "model")
     assert sum("4-gram" in event.text for event in events if isinstance(event, Noticed)) == 1
 
 
-@pytest.mark.parametrize(("max_length", "told"), [(0, 0), (3, 1), (4, 0)])
-def test_dev_sentences_far_longer_than_those_of_the_training_are_told(tmp_path, max_length, told):
+@pytest.mark.parametrize(("max_length", "messages"), [(0, 0), (3, 1), (4, 0)])
+def test_dev_sentences_far_longer_than_those_of_the_training_are_reported(tmp_path, max_length, messages):
     corpus = prepared(tmp_path, [("un chat", "un chat")] * 20, [("un chat", "un chat " * 20)])
     config = dataclasses.replace(trainings.CONFIG, max_updates=1, max_length=max_length)
     events = trainings.train(corpus, tmp_path / "model", config)
-    assert sum("up to 40 tokens" in event.text for event in events if isinstance(event, Noticed)) == told
+    assert sum("up to 40 tokens" in event.text for event in events if isinstance(event, Noticed)) == messages
 
 
 def test_the_loss_decides_if_bleu_is_equal_or_not_of_the_same_sentences():

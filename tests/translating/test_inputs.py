@@ -120,11 +120,11 @@ def test_an_object_is_a_request_and_a_blank_line_an_empty_one():
 def test_anything_else_is_named_by_file_and_line(line, message):
     with pytest.raises(InputError) as caught:
         read_request(line, "in.jsonl: line 3")
-    told = str(caught.value)
-    assert told.startswith("in.jsonl: line 3: ")
-    assert message in told
-    assert "\n" not in told
-    assert len(told) < 300
+    messages = str(caught.value)
+    assert messages.startswith("in.jsonl: line 3: ")
+    assert message in messages
+    assert "\n" not in messages
+    assert len(messages) < 300
 
 
 def test_what_was_written_can_be_read_again():

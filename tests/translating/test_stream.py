@@ -25,7 +25,7 @@ def failing(error, *lines):
 
 
 @given(st.lists(st.text(max_size=9)), st.integers(1, 50), st.integers(1, 200), st.booleans())
-def test_what_is_at_hand_comes_in_full_windows(lines, count, characters, sequence):
+def test_available_lines_come_in_full_windows(lines, count, characters, sequence):
     found = cut(lines if sequence else iter(lines), count, characters, available=True)
     assert list(itertools.chain(*found)) == lines
     assert all(found)  # no window is empty
@@ -39,7 +39,7 @@ def test_what_is_at_hand_comes_in_full_windows(lines, count, characters, sequenc
 
 
 @given(st.lists(st.text(max_size=9), max_size=30), st.integers(1, 5), st.integers(1, 20))
-def test_what_is_waited_for_comes_in_bounded_windows(lines, count, characters):
+def test_lines_that_are_waited_for_come_in_bounded_windows(lines, count, characters):
     found = cut(iter(lines), count, characters)
     assert list(itertools.chain(*found)) == lines
     assert all(found)  # no window is empty

@@ -74,7 +74,7 @@ def made_doubtful(loaded):
     return replace(loaded, model=model)
 
 
-def test_one_translation_a_line_in_order(loaded):
+def test_one_translation_per_line_in_order(loaded):
     alone = [found_by(loaded, [line])[0] for line in LINES] * 3
     for batch_size in (1, 4, 100):
         together = found_by(loaded, LINES * 3, batch_size=batch_size)
@@ -408,7 +408,7 @@ def test_settings_that_follow_from_others_follow_from_the_new_ones(loaded):
     assert penalties({"search": "paper", "length_penalty": 1.0}, {"beam": 3}) == (1.0, 0.5)
 
 
-def test_settings_for_some_lines_alone(loaded):
+def test_settings_for_only_some_lines(loaded):
     translator = Translator(loaded, config())
     assert len(next(translator.translate(["the fox ."], n_best=3)).n_best) == 3
     assert len(next(translator.translate(["the fox ."])).n_best) == 1
@@ -431,7 +431,7 @@ def test_an_ensemble_of_one_model_twice_is_that_model(loaded):
             Translator([loaded, wrong])
 
 
-def test_candidates_are_all_that_is_said(loaded, tmp_path):
+def test_a_translation_has_only_candidates(loaded, tmp_path):
     (tmp_path / "lexicon").write_text("the red\nfox boat\n")
     settings = {"lexicon": str(tmp_path / "lexicon"), "candidates": 1}
     found = found_by(loaded, ["the fox", "a", "sees a boat"], **settings)
@@ -512,7 +512,7 @@ def test_unknown_pieces(subwords, tmp_path):
     assert set(found.tokens) == {"▁vu"}
 
 
-def test_lines_never_hold_the_end_of_a_line():
+def test_lines_never_contain_the_end_of_a_line():
     loaded = make_loaded(Tokenizers.spaced(), ["x\ry", "z\r"])
     for translation in found_by(loaded, ["a b c", "d"], n_best=3):
         assert not {"\r", "\n"} & set("".join(a.text for a in translation.n_best))

@@ -120,7 +120,7 @@ def test_french_is_elided_before_what_replaces(target, place, result):
     assert unchanged.split()[0] == target.split()[0]
 
 
-def test_which_source_word_an_unknown_one_stands_for():
+def test_which_source_word_an_unknown_one_represents():
     words = ["foxes", ",", "martens", "eat"]
 
     def place(*weights, **more):

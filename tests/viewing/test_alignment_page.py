@@ -73,7 +73,7 @@ def test_words_and_weights_come_back(tmp_path):
     assert np.abs(cells - expected).max() <= 0.5 / 255 + 1e-3  # half a step, and the half precision of the file
 
 
-def test_a_page_holds_every_sentence_and_nothing_from_elsewhere(tmp_path):
+def test_a_page_contains_every_sentence_and_nothing_from_elsewhere(tmp_path):
     source = write_file(tmp_path / "x.h5", map(make_record, range(300)))
     summary, page, columns = made(tmp_path, source)
     assert (summary.sentences, summary.complete) == (300, True)

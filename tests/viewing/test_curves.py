@@ -155,14 +155,14 @@ def test_what_is_no_model(tmp_path):
             read_curves(tmp_path / name)
 
 
-def test_panels_hold_training_and_dev_of_every_model(run):
+def test_panels_contain_training_and_dev_of_every_model(run):
     loss, bleu, _ = panels([run, run], "hours").values()
     assert [(trace.model, trace.dev) for trace in loss] == [(0, False), (1, False), (0, True), (1, True)]
     assert loss[2].best == (pytest.approx(30 / 3600), 2.9)
     assert [trace.y for trace in bleu] == [[10, 20, 25]] * 2
 
 
-def test_the_figure_has_a_line_a_model_and_rings_what_was_kept(run):
+def test_the_figure_has_a_line_per_model_and_rings_what_was_kept(run):
     figure = curve_figure([run, run], ["a", "$b$"], "epochs")
     loss, bleu, speed, names = figure.axes
     titles = ["loss (nats/word)", "dev BLEU", "target words/s"]

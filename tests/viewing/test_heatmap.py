@@ -32,7 +32,7 @@ EMPTY = panel("", "le", np.zeros((2, 1)))
 # --- picture files ---
 
 
-def test_a_pair_without_words_says_so(tmp_path):
+def test_a_pair_without_words_is_reported(tmp_path):
     with pytest.raises(UsageError, match="sentence 0: nothing to draw"):
         draw([SMALL, EMPTY], tmp_path / "x.png")
     assert list(tmp_path.iterdir()) == []
@@ -183,7 +183,7 @@ def test_the_time_is_linear_in_the_lines():
     assert (len(lines), time.process_time() - began < 3) == (20_005, True)
 
 
-def test_two_models_stand_side_by_side_where_they_fit():
+def test_two_models_are_side_by_side_where_they_fit():
     one = panel("the cat", "le chat", WEIGHTS, "one")
     two = panel("the cat", "la chatte ronronne", np.eye(4, 3), "two")
     lines = render_text([one, two], 80).splitlines()
