@@ -23,7 +23,7 @@ def view(
     output: Path | None = output_option(
         "A page (.html) or a figure (.png, .svg or .pdf) [dim](default: the terminal)[/dim].", stdout=True
     ),
-    live: bool = own_flag("Write a page that contains models and translates in the browser what is typed.", "--live"),
+    live: bool = own_flag("Write a page that contains models and translates typed text in the browser.", "--live"),
     model: list[Path] | None = own_option(
         "With --live: the model with attention that the page runs; repeat it for one without attention beside it "
         f"{common.MODEL_DEFAULT}",

@@ -62,7 +62,7 @@ class PrepConfig(Settings, section="prep"):
         "30000", "Word ids per side, including </s> and <unk>.", of_vocabulary=True, form=pair_of_sizes, metavar="N|N:M"
     )
     min_count: int = setting(1, "Less frequent words are unknown.", of_vocabulary=True, at_least=1)
-    subwords: bool = common(False, "Subword pieces that suit the text and its size.", of_vocabulary=True, since="0.3.0")
+    subwords: bool = common(False, "Use subwords that suit the text and its size.", of_vocabulary=True, since="0.3.0")
     size: str = common(
         "", "Subword pieces per side.", of_vocabulary=True, form=pair_of_sizes, metavar="N|N:M", unset=_PIECES_UNSET
     )
@@ -152,7 +152,7 @@ class TranslateConfig(Settings, section="translate"):
     )
     n_best: int = common(1, "Translations per line; several are a Moses list.", at_least=1, affects="printing")
     sample: bool = setting(False, "Draw words at random instead of searching.")
-    temperature: float = setting(1.0, "Below 1, sampling is sharper.", above=0, at_most=1e6)
+    temperature: float = setting(1.0, "Divides log-probabilities in sampling; low: less random.", above=0, at_most=1e6)
     top_k: int = setting(0, "Draw from the K most probable words; 0 = all.")
     seed: int = setting(1234, "Seed of sampling.", at_least=-(2**63), at_most=2**63 - 1)
     ensemble: Literal["probability", "log"] = setting(
@@ -351,7 +351,7 @@ class ViewConfig(Settings, section="view"):
 
     gold_base: int | None = common(None, "First position in the gold links.", at_most=1, unset=_GOLD_BASE)
     reverse_gold: bool = common(False, "The gold links have the target first.", flags="--reverse-gold/--keep-gold")
-    rank: int = common(0, "Place in the n-best list, if the file has one.")
+    rank: int = common(0, "Place in the n-best list, from 0, if the file has one.")
     x: Literal["updates", "epochs", "hours"] = common("updates", "The x axis of learning curves.")
     limit: int | None = common(
         None, "Largest number of sentences of a page; 0 = all.", unset="20000; 80 on the live page"
@@ -375,10 +375,10 @@ class ReproduceConfig(Settings, section="reproduce"):
         "small", "Sizes: minutes or hours on a laptop, or the paper's own."
     )
     models: str = common(
-        "", "Which of the article's models.", unset="all, but none with --systems", metavar="all|none|NAME,..."
+        "", "The article's models to train.", unset="all, but none with --systems", metavar="all|none|NAME,..."
     )
     systems: str = common("none", "Systems around the article, compared in one table.", metavar="all|none|NAME,...")
-    seeds: int = common(1, "Models of each kind.", at_least=1)
+    seeds: int = common(1, "Models of each kind, each with another seed.", at_least=1)
     words: float | None = _budget("Budget of each model: target words, such as 1e7.")
     hours: float | None = _budget("Budget of each model: hours of training.")
     jobs: int = common(1, "Models trained at the same time.", at_least=1)

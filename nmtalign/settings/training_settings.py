@@ -201,13 +201,13 @@ class TrainingConfig(Settings, section="train"):
     warmup: int = setting(0, "Updates in which the learning rate rises linearly; at most a tenth of the budget.")
     clip_norm: float = setting(1.0, "Largest norm of the gradient; 0 does not clip.")
     loss_normalization: Literal["sentences", "tokens", "sum"] = setting(
-        "sentences", "What the summed loss is divided by."
+        "sentences", "What the summed loss is divided by; sum = nothing."
     )
     label_smoothing: float = setting(0.0, "Share of probability spread over all words.", below=1)
     batch_size: int = common(80, "Sentences or tokens per minibatch.", at_least=1)
     batch_unit: Literal["sentences", "tokens"] = setting("sentences", "What batch_size counts.")
     accumulate: int = setting(1, "Minibatches whose gradients are summed for one update.", at_least=1)
-    window: int = setting(20, "Minibatches that are sorted by length together.")
+    window: int = setting(20, "Minibatches that are sorted by length together; 0 is the same as 1.")
     shuffle: Literal["once", "epoch"] = setting("once", "Shuffle the pairs once, or before each epoch.")
     max_length: int = setting(
         50, "Skip pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all."
@@ -218,13 +218,13 @@ class TrainingConfig(Settings, section="train"):
     patience: int = setting(10, "Stop after this many validations without progress; 0 = never.", affects="budget")
     metric: Literal["loss", "bleu"] = setting("loss", "Validation figure that selects the best weights.")
     validate_every: str = setting(
-        "1000", "Updates, a time or `epoch`.", form=interval, metavar="N|TIME|epoch", affects="budget"
+        "1000", "Validate every N updates, TIME or `epoch`.", form=interval, metavar="N|TIME|epoch", affects="budget"
     )
     bleu_sentences: int = setting(
         500, "Development sentences translated at each validation; 0 = none.", affects="budget"
     )
     checkpoint_every: str = setting(
-        "10m", "Updates, a time or `epoch`.", form=interval, metavar="N|TIME|epoch", affects="machine"
+        "10m", "Save state every N updates, TIME or `epoch`.", form=interval, metavar="N|TIME|epoch", affects="machine"
     )
     log_every: int = setting(100, "Updates between two lines of the log.", at_least=1, affects="printing")
     init_from: str = common("", "Model with the first weights and the architecture.", path="MODEL")

@@ -180,7 +180,7 @@ class TrainingSetup:
         """
         minibatches = self.gradient(group, batches)
         norm = descend(self.optimizer, rate, self.config.clip_norm)
-        return float(norm), minibatches  # a GPU has the whole update to do when the host waits for the norm
+        return float(norm), minibatches  # only here the host waits for a GPU, after it has launched everything
 
     def gradient(self, group: Sequence[Indices], batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
         """Adds the gradient of the group to that of the parameters; returns the minibatches with their sums."""
