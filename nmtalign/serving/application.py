@@ -373,7 +373,7 @@ class _Service:
         _limit(lines, most, f"{counted(lines, 'line')}: send at most {most:,} in one request")
 
     def _check(self, lines: Any, work: float = 1.0) -> list[int]:
-        """Refuses a numbered line that is too long, or requires too many words; the sizes of the lines for the queue.
+        """Refuses a numbered line that is too long, or requires too many words; returns the sizes of the lines.
 
         With a search that does `work` times as much as usual, a line may have fewer characters by this factor. The time
         of a step grows with the square of the number of phrases.
@@ -383,7 +383,7 @@ class _Service:
             cause = ", the most with so wide a search" if work > 1 else ""
             _limit(len(line.text), most, f"line {number + 1}: longer than {most} characters{cause}")
             required = len(line.prefix) + sum(len(phrase) + 20 for phrase in line.phrases)
-            rule = f"the prefix and the phrases have more than {_MOST_REQUIRED} characters, of which each adds 20"
+            rule = f"the prefix and the phrases have more than {_MOST_REQUIRED} characters; each phrase counts 20 more"
             _limit(required, _MOST_REQUIRED, f"line {number + 1}: {rule}")
             sizes.append(round((len(line.text) + required**2 // 50) * work))
         return sizes
