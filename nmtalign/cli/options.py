@@ -29,7 +29,7 @@ from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, SET, Layer, Set
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
 from nmtalign.text.lines import bare_name
 
-NO_FILE = Path()  # the second value of an option for two files of which one is given
+NO_FILE = Path()  # the second value of an option for two files if only one is given
 T = TypeVar("T")
 
 

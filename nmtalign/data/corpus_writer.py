@@ -49,7 +49,7 @@ class PairSpool:
         self.texts = texts
         self._paths, self._lines = [folder / f"{name}.{side}.pairs" for side in SIDES], folder / f"{name}.lines"
         self.counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()  # of each side, by first use
-        self.size = self.text_lines = 0  # pairs; lines of the text of which they are, for training pairs
+        self.size = self.text_lines = 0  # pairs; for training pairs, also their lines in the text
 
     def append(self, chunk: Chunk, lines: Sequence[int] = ()) -> None:
         """Adds the kept pairs of a block; `lines` are the line numbers of all training pairs of the block, from 0."""

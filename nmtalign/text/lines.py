@@ -57,7 +57,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def check_counts(counts: Iterable[tuple[str, int]]) -> None:
-    """Raises InputError naming the first missing line if a text, (name, lines), has not as many as the first text."""
+    """Raises InputError naming the first missing line if a text, (name, lines), has another length than the first."""
     first, *others = counts
     for other in others:
         (short, fewer), (long, more) = sorted((first, other), key=itemgetter(1))
@@ -119,7 +119,7 @@ def reading(path: Path) -> Iterator[BinaryIO]:
         try:
             yield stream
         except OSError as error:
-            reason = f"cannot read on: {error.strerror or error}; is the file complete?"
+            reason = f"cannot read further: {error.strerror or error}; is the file complete?"
             raise InputError(f"{shown(path)}: {reason}") from None
 
 
@@ -308,9 +308,9 @@ class _DerivedStream(io.RawIOBase):
 
 
 def _with_head(stream: Any) -> tuple[_DerivedStream, bytes]:
-    """The stream, and its first bytes, which show of which kind it is.
+    """The stream, and its first bytes, which show its kind.
 
-    Of a pipe these are the bytes that arrive first, so that a line that is typed is not waited for twice.
+    From a pipe these are the bytes that arrive first, so that a typed line is not waited for twice.
     """
     head, blocks = b"", iter(lambda: stream.read(_BLOCK) or b"", b"")
     for block in blocks:

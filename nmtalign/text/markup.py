@@ -170,7 +170,7 @@ class MarkedText:
         return is_word(_PLACEHOLDER.sub("", self.text)) and (bare is self or bare.has_words())
 
     def put_back(self, text: str, ranges: Sequence[tuple[int, int]]) -> str:
-        """A translation with the marks, of which each encloses these units of the translation."""
+        """A translation with the marks; `ranges` are the units of the translation that each mark encloses."""
         units, children = units_of(text), dict[int, list[int]]()
         for number, mark in enumerate(self.marks):
             children.setdefault(mark.parent, []).append(number)

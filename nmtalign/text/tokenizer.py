@@ -235,7 +235,7 @@ class SentencePieces(Subwords):
         except (RuntimeError, ValueError, OSError):
             raise FormatError("not a sentencepiece model") from None
         # The share is less than a fifth in most texts without spaces, a quarter if their sentences are short, and
-        # nearly half in segmented text, of which rare letters are pieces, too.
+        # nearly half in segmented text, because rare letters are pieces, too.
         starting = sum(piece.startswith(WORD_START) for piece in frequent)
         letters = sum(UNSPACED_LETTER.search(piece) is not None for piece in frequent)
         self.unspaced = 2 * letters > len(frequent) > 3 * starting

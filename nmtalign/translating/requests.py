@@ -152,7 +152,7 @@ class RequestReader:
         return [GivenPhrase.of(text, plain[text], every, language, spaced) for text in texts if plain[text].strip()]
 
     def _tokens(self, text: str) -> Tokens:
-        """The tokens of a phrase in the spelling of which the model knows most."""
+        """The tokens of a phrase, in the spelling with the fewest unknown tokens."""
         quotes = text, text.replace("’", "'"), text.replace("'", "’")
         spellings = (normalized(form, each) for each in quotes for form in ("NFC", "NFD"))
         every = map(self.target.tokenize, dict.fromkeys((text, *spellings)))
