@@ -76,7 +76,7 @@ def prepare(
     dev and test if they are set aside from the training text, or come from one file. The files are the same for any
     number of workers. Memory contains the counts of the different words and 4 bytes per training pair.
 
-    Raises InputError for text that is missing, not UTF-8, or leaves no pair to train on, UsageError for a wrong setting,
+    Raises InputError for text that is missing, not UTF-8, or has no usable pair, UsageError for a wrong setting,
     for subword sizes that the text cannot give and for a corpus that would be lost, ResourceError if the folder cannot
     be written.
     """
