@@ -143,7 +143,7 @@ def _memory(setup: TrainingSetup, plan: Sequence[Indices], before: int) -> Mappi
     }
     peak = _PROCESS + torch.cuda.max_memory_reserved(setup.device) if on_gpu else process_peak()
     memory["activations and gradients of the largest batch"] = max(0, peak - sum(memory.values()))
-    if setup.bf16 and setup.device.type == "cpu":  # most shapes come only after these few updates
+    if setup.dtype and setup.device.type == "cpu":  # most shapes come only after these few updates
         memory["kernels in bf16"] = _KERNELS
     return memory
 

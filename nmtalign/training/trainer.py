@@ -124,7 +124,7 @@ class Trainer:
             pairs=len(setup.chosen),
             left_out=len(setup.pairs) - len(setup.chosen),
             device=str(setup.device),
-            precision="bf16" if setup.bf16 else "fp32",
+            precision="bf16" if setup.dtype else "fp32",
             threads=torch.get_num_threads(),
             version=__version__,
             torch=torch.__version__,
