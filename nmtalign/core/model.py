@@ -88,12 +88,10 @@ class RecurrentEncoder(nn.Module):
         # For each direction, whether it reads the source from the end.
         self._backward = (False, True) if config.bidirectional else (config.reverse_source,)
         self.directions = len(self._backward)
-        size, above = config.hidden, config.layers - 1
-        self.cell = CELLS[config.cell](config.embedding, size, directions=self.directions)
-        sizes = [self.directions * size, *[size] * (above - 1)][:above]
-        self.upper = Stack(config, sizes, 1, directions=1)
-        # Width of an annotation: 2n, or n if its layer has one direction.
-        self.output_size = size if above else self.directions * size
+        self.cell = CELLS[config.cell](config.embedding, config.hidden, directions=self.directions)
+        widths = [self.directions * config.hidden, *[config.hidden] * (config.layers - 1)]  # the outputs of each layer
+        self.upper = Stack(config, widths[:-1], 1, directions=1)
+        self.output_size = widths[-1]  # of an annotation
 
     def forward(self, embedded: Tensor, padding: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Annotations (B, Tx, 2n) of embedded words (B, Tx, m), and the last state (B, S) of each layer.
