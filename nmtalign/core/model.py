@@ -253,7 +253,7 @@ class TranslationModel(nn.Module):
         (gradient,) = torch.autograd.grad(nll, contexts)
         gains = -torch.bmm(gradient.transpose(0, 1), run.memory.values.mT)  # (B, Ty, Tx), up to a constant per row
         posterior = (cast(Tensor, run.weights).transpose(0, 1).log() + gains).softmax(-1)
-        return Forced(log_probs.view(target.t().shape).t().masked_fill(~target_mask, 0.0), posterior)
+        return Forced(_of_words(log_probs, None, target).masked_fill(~target_mask, 0.0), posterior)
 
     def _run(self, memory: Memory, target: Tensor) -> DecoderOutput:
         """Runs the decoder along the targets (B, Ty)."""
@@ -266,16 +266,15 @@ class TranslationModel(nn.Module):
 
     def _exact_posterior(self, latent: Latent, run: DecoderOutput, target: Tensor, target_mask: Tensor) -> Forced:
         """As `force_posterior`, of a model whose attention is not soft."""
-        weights, shape = cast(Tensor, run.weights).transpose(0, 1), target.t().shape
+        weights = cast(Tensor, run.weights).transpose(0, 1)
         alternatives = latent.marginal(weights)
         features, targets, log_terms = self._outputs(run, target, alternatives)
         _, each = self._softmax(features.flatten(0, 1), targets.repeat_interleave(features.shape[1]))
-        log_joint = joint_log_probs(cast(Tensor, log_terms), each).unflatten(0, shape).transpose(0, 1)
-        _, tokens = self._softmax(*self._outputs(run, target, latent.alternatives(weights)))
-        log_probs = tokens.view(shape).t()
+        log_joint = joint_log_probs(cast(Tensor, log_terms), each).unflatten(0, target.t().shape).transpose(0, 1)
+        _, tokens = self._softmax(*self._outputs(run, target, latent.alternatives(weights), target_mask))
         if run.memory.copies is not None:
             alternatives = alternatives.with_copied(weights * (run.memory.copies[:, None] == target[..., None]))
-        return Forced(log_probs.masked_fill(~target_mask, 0.0), alternatives.posterior(log_joint))
+        return Forced(_of_words(tokens, target_mask, target), alternatives.posterior(log_joint))
 
     def _alternatives(self, run: DecoderOutput, draw: bool = False) -> Alternatives | None:
         """The contexts from which the words of a pass may be generated; None for soft attention."""
