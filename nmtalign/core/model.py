@@ -633,6 +633,6 @@ def make_batch(pairs: Sequence[tuple[Ids, Ids]], copies: Sequence[Ids] | None = 
     """Returns the padded batch of pairs of ids without `</s>`; a copying model also needs `copies` (see `pair_ids`)."""
     source, source_mask = make_source([source for source, _ in pairs])
     target, target_mask = make_source([target for _, target in pairs])
-    words = [sum(len(pair[side]) + 1 for pair in pairs) for side in (0, 1)]
+    words = int(source_mask.sum()), int(target_mask.sum())
     copied = None if copies is None else make_source(copies)[0]
-    return Batch(source, source_mask, target, target_mask, np.arange(len(pairs)), words[0], words[1], copies=copied)
+    return Batch(source, source_mask, target, target_mask, np.arange(len(pairs)), *words, copies=copied)
