@@ -364,7 +364,7 @@ def work_folder(folder: Path, name: str) -> Iterator[Path]:
 def sweep(folder: Path) -> None:
     """Removes the incomplete files of nmtalign that killed processes have left in a folder, which is locked."""
     for path in folder.glob(INCOMPLETE):
-        if _is_own(path.name[1:].rpartition(".")[0].rpartition(".")[0]):
+        if _is_own(path.name[1:].rsplit(".", 2)[0]):  # .NAME.PID.partial
             with disk_errors(path):
                 path.unlink(missing_ok=True)
 

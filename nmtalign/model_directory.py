@@ -290,9 +290,9 @@ def write_copy(loaded: LoadedModel, metadata: Mapping[str, str], folder: Path, w
             raise FormatError(f"{loaded.weights_file}: {error}; export it with fp32 weights") from None
     save_tensors(folder / BEST, tensors, metadata)
     for path in sorted(loaded.folder.iterdir()):
-        of_training = path.name in (CONFIG, LOG) or path.name.startswith(".") or path.suffix in (".safetensors", ".h5")
-        named = path.name in loaded.settings["files"] or (path.is_file() and not path.is_symlink())
-        if named and not of_training:
+        left_out = path.name in (CONFIG, LOG) or path.name.startswith(".") or path.suffix in (".safetensors", ".h5")
+        wanted = path.name in loaded.settings["files"] or (path.is_file() and not path.is_symlink())
+        if wanted and not left_out:
             with atomic_path(folder / path.name, follow=False) as temporary:
                 shutil.copyfile(path, temporary)
     write_settings(folder, {**loaded.settings, EXPORTED: weights})

@@ -140,7 +140,7 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
     threads = chosen.settings[1].threads or torch.get_num_threads()
     facts = {
         "corpus": f"{counted(len(setup.chosen), 'pair')} ({len(setup.pairs) - len(setup.chosen):,} too long)",
-        "machine": f"{setup.device}, {'bf16' if setup.bf16 else 'fp32'}, {counted(threads, 'thread')}",
+        "machine": f"{setup.device}, {'bf16' if setup.dtype else 'fp32'}, {counted(threads, 'thread')}",
         "parameters": f"{sum(found.parameters.values()):,} ({parts})",
         "memory": f"about {sum(memory.values()):,.0f} MB ({sizes})",
         "budget": found.budget,

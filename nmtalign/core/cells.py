@@ -220,7 +220,7 @@ def _halves(weight: Tensor | None) -> tuple[Tensor, ...]:
 
 
 class Steps:
-    """The tensors of each step, which are filled one after the other.
+    """The tensors of each step, which are filled one after the other; a single one serves each step in its turn.
 
     On a CPU they are parts of one tensor. On a GPU each has its own memory, because PyTorch's compiler would
     make another kernel for another place within a tensor.

@@ -230,21 +230,20 @@ class RecurrentDecoder(Decoder):
             and config.readout != "attentional"
         )
         size, attends, own_start = config.hidden, config.attention != "none", config.order != "update-look-generate"
-        state_size = CELLS[config.cell].state_parts * size
-        first_size = size if attends else annotation_size
-        self.initial_weight = Role.MATRIX.parameter(state_size, first_size) if own_start else None
-        self.initial_bias = Role.BIAS.parameter(state_size) if own_start else None
         below = 0 if config.attention_layer == "first" else config.layers - 1
-        above = config.layers - 1 - below
+        input_sizes = [config.embedding, *[size] * below]  # of the layers up to the one that attends
         fed = {"context": annotation_size, "attentional": size, "none": 0}[config.input_feeding]
         feeds_below = below > 0 and config.input_feeding == "attentional"
-        self.lower = Stack(config, [config.embedding, *[size] * (below - 1)][:below], 0, fed=fed if feeds_below else 0)
-        self.cell = CELLS[config.cell](size if below else config.embedding, size, 0 if feeds_below else fed)
-        self.upper = Stack(config, [size + annotation_size] * above, below + 1)
+        self.lower = Stack(config, input_sizes[:-1], 0, fed=fed if feeds_below else 0)
+        self.cell = CELLS[config.cell](input_sizes[-1], size, 0 if feeds_below else fed)
+        self.upper = Stack(config, [size + annotation_size] * (config.layers - 1 - below), below + 1)
         self.attention = make_attention(config, annotation_size)
+        summary_size = size if attends else annotation_size  # of what `remember` makes the first state from
+        self.initial_weight = Role.MATRIX.parameter(self.cell.state_size, summary_size) if own_start else None
+        self.initial_bias = Role.BIAS.parameter(self.cell.state_size) if own_start else None
         # W_c of Luong et al.'s equation 5: tanh(W_c [context; state])
-        vector = config.readout == "attentional"
-        self.attentional_weight = Role.MATRIX.parameter(size, annotation_size + size) if vector else None
+        luong = config.readout == "attentional"
+        self.attentional_weight = Role.MATRIX.parameter(size, annotation_size + size) if luong else None
         self._dropout, self._residual = config.dropout if below else 0.0, config.residual
         self._skips = config.residual and below > 1  # whether a residual connection skips the attending layer
         # Whether it is a decoder of the paper: one layer, a first state that it computes, contexts fed to the cell.

@@ -88,12 +88,10 @@ class RecurrentEncoder(nn.Module):
         # For each direction, whether it reads the source from the end.
         self._backward = (False, True) if config.bidirectional else (config.reverse_source,)
         self.directions = len(self._backward)
-        size, above = config.hidden, config.layers - 1
-        self.cell = CELLS[config.cell](config.embedding, size, directions=self.directions)
-        sizes = [self.directions * size, *[size] * (above - 1)][:above]
-        self.upper = Stack(config, sizes, 1, directions=1)
-        # Width of an annotation: 2n, or n if its layer has one direction.
-        self.output_size = size if above else self.directions * size
+        self.cell = CELLS[config.cell](config.embedding, config.hidden, directions=self.directions)
+        widths = [self.directions * config.hidden, *[config.hidden] * (config.layers - 1)]  # the outputs of each layer
+        self.upper = Stack(config, widths[:-1], 1, directions=1)
+        self.output_size = widths[-1]  # of an annotation
 
     def forward(self, embedded: Tensor, padding: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Annotations (B, Tx, 2n) of embedded words (B, Tx, m), and the last state (B, S) of each layer.
@@ -255,7 +253,7 @@ class TranslationModel(nn.Module):
         (gradient,) = torch.autograd.grad(nll, contexts)
         gains = -torch.bmm(gradient.transpose(0, 1), run.memory.values.mT)  # (B, Ty, Tx), up to a constant per row
         posterior = (cast(Tensor, run.weights).transpose(0, 1).log() + gains).softmax(-1)
-        return Forced(log_probs.view(target.t().shape).t().masked_fill(~target_mask, 0.0), posterior)
+        return Forced(_of_words(log_probs, None, target).masked_fill(~target_mask, 0.0), posterior)
 
     def _run(self, memory: Memory, target: Tensor) -> DecoderOutput:
         """Runs the decoder along the targets (B, Ty)."""
@@ -268,16 +266,15 @@ class TranslationModel(nn.Module):
 
     def _exact_posterior(self, latent: Latent, run: DecoderOutput, target: Tensor, target_mask: Tensor) -> Forced:
         """As `force_posterior`, of a model whose attention is not soft."""
-        weights, shape = cast(Tensor, run.weights).transpose(0, 1), target.t().shape
+        weights = cast(Tensor, run.weights).transpose(0, 1)
         alternatives = latent.marginal(weights)
         features, targets, log_terms = self._outputs(run, target, alternatives)
         _, each = self._softmax(features.flatten(0, 1), targets.repeat_interleave(features.shape[1]))
-        log_joint = joint_log_probs(cast(Tensor, log_terms), each).unflatten(0, shape).transpose(0, 1)
-        _, tokens = self._softmax(*self._outputs(run, target, latent.alternatives(weights)))
-        log_probs = tokens.view(shape).t()
+        log_joint = joint_log_probs(cast(Tensor, log_terms), each).unflatten(0, target.t().shape).transpose(0, 1)
+        _, tokens = self._softmax(*self._outputs(run, target, latent.alternatives(weights), target_mask))
         if run.memory.copies is not None:
             alternatives = alternatives.with_copied(weights * (run.memory.copies[:, None] == target[..., None]))
-        return Forced(log_probs.masked_fill(~target_mask, 0.0), alternatives.posterior(log_joint))
+        return Forced(_of_words(tokens, target_mask, target), alternatives.posterior(log_joint))
 
     def _alternatives(self, run: DecoderOutput, draw: bool = False) -> Alternatives | None:
         """The contexts from which the words of a pass may be generated; None for soft attention."""
@@ -636,6 +633,6 @@ def make_batch(pairs: Sequence[tuple[Ids, Ids]], copies: Sequence[Ids] | None = 
     """Returns the padded batch of pairs of ids without `</s>`; a copying model also needs `copies` (see `pair_ids`)."""
     source, source_mask = make_source([source for source, _ in pairs])
     target, target_mask = make_source([target for _, target in pairs])
-    words = [sum(len(pair[side]) + 1 for pair in pairs) for side in (0, 1)]
+    words = int(source_mask.sum()), int(target_mask.sum())
     copied = None if copies is None else make_source(copies)[0]
-    return Batch(source, source_mask, target, target_mask, np.arange(len(pairs)), words[0], words[1], copies=copied)
+    return Batch(source, source_mask, target, target_mask, np.arange(len(pairs)), *words, copies=copied)

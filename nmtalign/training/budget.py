@@ -147,7 +147,7 @@ class BudgetAdvice:
         # Weights of another model need an unknown, smaller number of further updates.
         self._needed = 0 if config.init_from else updates_needed(words, updates_in_epoch)
         self.on_train, self.on_dev = list[float](), list[float]()  # losses per word, of reports and of validations
-        self._update_seconds, self._known, self._short = 0.0, False, False
+        self._update_seconds, self._settled, self._short = 0.0, False, False
 
     def check_budget(self, update: int, seconds: float, update_seconds: float, is_known: bool) -> None:
         """Reports a budget that is too small: one in updates or epochs at once, a time when the speed is known.
@@ -156,13 +156,13 @@ class BudgetAdvice:
         `is_known`; 0 = unknown.
         """
         self._update_seconds = update_seconds
-        if self._known:
+        if self._settled:
             return
         if timed := self._budget.seconds < math.inf:
             update_seconds = update_seconds if is_known else 0.0
         total = self._budget.total_updates(update, seconds, self._updates_in_epoch, update_seconds)
         self._short = total < self._needed
-        self._known = self._short or not timed or update_seconds > 0
+        self._settled = self._short or not timed or update_seconds > 0
         if self._short:
             passes, needed = (rounded(number / self._updates_in_epoch) for number in (total, self._needed))
             faster = " or the faster --preset tiny" if timed and self._preset not in ("tiny", AUTO) else ""
@@ -237,5 +237,5 @@ def learning_rate(config: TrainingConfig, update: int, done: float, rise: float)
     if config.schedule == "linear":
         return rate * max(0.0, 1.0 - done)
     if config.schedule == "inverse-sqrt":
-        return rate * math.sqrt(max(1, config.warmup) / max(update, config.warmup, 1))
+        return rate * math.sqrt(max(1, config.warmup) / max(update, config.warmup))
     return rate

@@ -158,18 +158,19 @@ def find_run(
     if any(settings[key].keys() != definitions(cls).keys() for key, cls in sections):
         why = "contains a model of another version of nmtalign, whose training cannot be resumed"
         raise UsageError(f"{folder}: {why}; give another folder with -o, or replace it with --force")
-    checkpoint = find_checkpoint(folder)
-    if checkpoint is None and (folder / model_directory.BEST).exists():  # exported, or its checkpoints were removed
+    if checkpoint := find_checkpoint(folder):
+        owner = checkpoint.fingerprint
+    elif (folder / model_directory.BEST).exists():  # exported, or its checkpoints were removed
         raise UsageError(
             f"{folder}: this model has no training state, so its training cannot be resumed; a new training can begin "
             f"with it: give --init-from {folder}, and another folder with -o; or replace it with --force"
         )
-    owner = checkpoint and checkpoint.fingerprint
-    if checkpoint is None:
+    else:  # it ended before its first checkpoint; the last weights, if it had any, may be of another run
+        owner = fingerprint
         with contextlib.suppress(FormatError):
             owner = model_directory.read_metadata(folder / model_directory.LAST).get("fingerprint", "")  # "": unknown
-    if owner is None or (checkpoint is None and owner == fingerprint):
-        return None  # it ended before its first checkpoint, so nothing can be lost
+        if owner == fingerprint:
+            return None  # nothing can be lost
     model_directory.check_files(folder, settings)
     if owner == fingerprint:
         return checkpoint

@@ -30,7 +30,7 @@ from nmtalign.training.updates import TrainingSetup
 _PROCESS = 500_000_000  # bytes of Python and PyTorch where the system does not report them, and of CUDA on a GPU
 _KERNELS = 1_100_000_000  # bytes of the bf16 kernels that PyTorch keeps on a processor, one for each shape of batch
 _GPU_GROUPS = 8  # groups of minibatches whose updates are measured on a GPU
-_LOOK = 2.0  # seconds in which the speed of a size is measured
+_TRIAL = 2.0  # seconds in which the speed of a size is measured
 
 
 def choose_settings(
@@ -66,7 +66,7 @@ def choose_settings(
         with keeping_generators(setup.device, config.threads):
             setup.build(lambda notice: None)
             plan = setup.plan(0)
-            update_seconds = median_high(_update_times(setup, plan, _LOOK)) / world.size
+            update_seconds = median_high(_update_times(setup, plan, _TRIAL)) / world.size
         updates_in_epoch = math.ceil(len(plan) / config.accumulate)
         total = TrainingBudget(config).total_updates(0, 0.0, updates_in_epoch, update_seconds)
         if math.isinf(total):
@@ -143,7 +143,7 @@ def _memory(setup: TrainingSetup, plan: Sequence[Indices], before: int) -> Mappi
     }
     peak = _PROCESS + torch.cuda.max_memory_reserved(setup.device) if on_gpu else process_peak()
     memory["activations and gradients of the largest batch"] = max(0, peak - sum(memory.values()))
-    if setup.bf16 and setup.device.type == "cpu":  # most shapes come only after these few updates
+    if setup.dtype and setup.device.type == "cpu":  # most shapes come only after these few updates
         memory["kernels in bf16"] = _KERNELS
     return memory
 

@@ -124,7 +124,7 @@ class Trainer:
             pairs=len(setup.chosen),
             left_out=len(setup.pairs) - len(setup.chosen),
             device=str(setup.device),
-            precision="bf16" if setup.bf16 else "fp32",
+            precision="bf16" if setup.dtype else "fp32",
             threads=torch.get_num_threads(),
             version=__version__,
             torch=torch.__version__,
@@ -137,11 +137,12 @@ class Trainer:
         notices = self._note, *precision_notices(self.config.precision, setup.device), *setup.notices()
         for notice in filter(None, notices):
             self._emit(events.Noticed, notice)
-        self._clock, self._began_at = time.perf_counter() - position.seconds, position.seconds
+        self._seconds_before = position.seconds  # of the runs that this one resumes
+        self._clock = time.perf_counter() - self._seconds_before
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
         self._checkpoints = Every("checkpoint_every", self.config.checkpoint_every, position.seconds)
         self._displays = Every("displays", "1s", -math.inf)
-        self._began, self._highest_done = time.perf_counter(), 0.0  # of the last update
+        self._update_began, self._highest_done = time.perf_counter(), 0.0  # of the last update
         self._emit(events.Working, "computing the first update")
         self._meters: dict[type[events.Figures], Meter] = {events.Progressed: Meter(), events.Underway: Meter()}
 
@@ -168,7 +169,7 @@ class Trainer:
         return None
 
     def _update(self, group: Sequence[Indices], batches: Iterator[Batch]) -> None:
-        position, self._began = self.position, time.perf_counter()
+        position, self._update_began = self.position, time.perf_counter()
         self._highest_done = done = self._done()
         position.update += 1
         self.world.begin(position.update)
@@ -227,7 +228,7 @@ class Trainer:
         Returns the time since the last update began, which is also the same.
         """
         now, asked = time.perf_counter(), self._stop_asked is not None
-        times = now - self._clock, now - self._began
+        times = now - self._clock, now - self._update_began
         self.position.seconds, spent, stop = self.world.all_reduce([*times, asked], "max")
         if stop:
             self._stop = next(reason for reason in self.world.all_gather(self._stop_asked) if reason)
@@ -240,7 +241,7 @@ class Trainer:
         return self._stop or limit or at.patience_spent(self.setup.patience)
 
     def _advise(self) -> None:
-        position, is_known = self.position, self.position.seconds - self._began_at >= SOON
+        position, is_known = self.position, self.position.seconds - self._seconds_before >= SOON
         if not position.diverged:
             self._advice.check_budget(position.update, position.seconds, self._pace(), is_known)
 
@@ -354,7 +355,7 @@ class Trainer:
 
     def _pace(self) -> float:
         """The seconds per update of this run, with the validations and checkpoints between the updates; 0 = unknown."""
-        return (self.position.seconds - self._began_at) / self._updates_done if self._updates_done else 0.0
+        return (self.position.seconds - self._seconds_before) / self._updates_done if self._updates_done else 0.0
 
     def _done(self) -> float:
         """The share of the budget for updates that is used up. It never falls, else the learning rate would rise."""

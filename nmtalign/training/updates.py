@@ -81,7 +81,7 @@ class TrainingSetup:
         self.corpus, self.folder, self.config, self.world = corpus, folder, config, world
         self.device = world.device
         self.patience = config.patience if len(corpus.splits.get("dev") or ()) else 0  # without dev, nothing is judged
-        self.bf16 = picks_bf16(config.precision, world.device, model_config.hidden)
+        self.dtype = torch.bfloat16 if picks_bf16(config.precision, world.device, model_config.hidden) else None
         source, target = corpus.source_vocabulary, corpus.target_vocabulary
         self.model_config = replace(
             model_config,
@@ -111,7 +111,7 @@ class TrainingSetup:
         self.additions: list[Callable[[Batch], Batch]] = [self.guide] if self.guide else []
         if model_config.copy:
             self.additions.append(CopyIds(corpus, self.pairs))
-        if self.bf16 or self.device.type == "cuda":
+        if self.dtype or self.device.type == "cuda":
             self.additions.append(partial(pad_to_bucket, step=ROWS if self.device.type == "cuda" else CPU_ROWS))
 
     def find_run(self) -> Checkpoint | None:
@@ -129,7 +129,6 @@ class TrainingSetup:
         if self._first_weights:
             checkpoints.load_state(self._first_weights, self.model)
         self.model.to(self.device)
-        self.dtype = torch.bfloat16 if self.bf16 else None
         self.optimizer = make_optimizer(self.model.parameters(), self.config)
         loss = partial(batch_loss, self.model, self.config, self.dtype)
         self._compute: Callable[[Batch, float], Tensor] = partial(add_gradient, loss, self.device)

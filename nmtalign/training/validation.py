@@ -106,8 +106,7 @@ class Validator:
 
         Raises Abandoned in all processes soon after `asked` is true in one.
         """
-        training, dev = self._model.training, self._dev
-        count = min(self._config.bleu_sentences, len(dev))
+        dev, count = self._dev, min(self._config.bleu_sentences, len(self._dev))
         share = len(dev) / (len(dev) + AS_SLOW * count)  # of the loss in the work
         self._progress(0.0)
         self._model.eval()
@@ -122,7 +121,7 @@ class Validator:
             ((bleu,),) = measure_systems([translations], [references], options, processes=1)
             pick = update * 7919 % count
             sample = (dev.source.text(pick), translations[pick], references[pick])
-        self._model.train(training)
+        self._model.train()
         losses = nll / max(1, words), nll / max(1, sentences)
         return Validation(*losses, bleu, sample, probabilities, translations, references)
 
