@@ -143,7 +143,7 @@ def test_cues_of_a_translation_get_its_words_in_order():
     assert segment.put_back("le gros renard", [(2, 2)]) == "le gros\n\n2\n00:00:02,000 --> 00:00:03,000\nrenard"
     assert segment.put_back("", [(0, 0)]) == "\n\n2\n00:00:02,000 --> 00:00:03,000\n"
     (segment, *_) = segments(cues.replace("the", "<b>the").replace("fox", "fox</b>"), "srt")
-    assert not any(mark.closing for mark in segment.marks)  # no tag encloses a part of a cue, which could not move alone
+    assert not any(mark.closing for mark in segment.marks)  # a tag that encloses cues could move them
 
 
 def test_lines_of_a_cue_are_never_blank():
