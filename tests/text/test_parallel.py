@@ -88,6 +88,19 @@ def test_what_is_unclear(tmp_path, content, columns, error, message):
         list(text(tmp_path, content, columns))
 
 
+@pytest.mark.parametrize(
+    ("header", "columns", "languages"),
+    [
+        ("pt-PT\tFrench", "", ("pt-PT", "French")),
+        ("id\ten\tfr", "fr, en", ("fr", "en")),
+        ("en\tEnglish", "", ("", "")),  # one language
+        ("en\tcible", "", ("", "")),
+    ],
+)
+def test_languages_that_name_the_columns(tmp_path, header, columns, languages):
+    assert languages_of_columns(text(tmp_path, header).source, columns) == languages
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1", "windows-1252"])
 def test_tmx(tmp_path, encoding):
     found = text(tmp_path, TMX.format(encoding=encoding.removesuffix("-sig")).encode(encoding), "1,2")
