@@ -118,7 +118,7 @@ def check_other(path: Path, others: Iterable[Path | None], reason: str = _IS_INP
         for name in (path, Path(f"{os.path.realpath(path)}{_PARTIAL}")):
             same = os.path.realpath(name) == os.path.realpath(other)
             with contextlib.suppress(OSError, ValueError):
-                same = same or os.path.samefile(name, other)  # noqa: PTH121 - also by hard links
+                same = os.path.samefile(name, other)  # noqa: PTH121 - also by hard links
             if same:
                 raise UsageError(f"{path}: {reason}")
 
@@ -261,7 +261,7 @@ class PartialFile:
 
     @property
     def stream(self) -> BinaryIO:
-        """The open file, at its end."""
+        """The open file; all that is written is appended."""
         if self._stream is None:
             raise ValueError(f"{self.partial}: is not open")
         return self._stream
@@ -277,7 +277,6 @@ class PartialFile:
             keep_mode(stream.fileno(), self.path)
             with contextlib.suppress(OSError):  # a later run of the same user must be able to continue it
                 self.partial.chmod(self.partial.stat().st_mode & 0o777 | 0o600)
-            stream.seek(0, os.SEEK_END)
             self._stream = stream
 
     def is_empty(self) -> bool:
@@ -294,7 +293,6 @@ class PartialFile:
         """Removes everything after the first `size` bytes."""
         with disk_errors(self.partial):
             self.stream.truncate(size)
-            self.stream.seek(size)
 
     def set_aside(self, notify: Callable[[str], object]) -> None:
         """Renames FILE.partial, unless it is empty, to FILE.partial.old, reports it, and opens an empty one."""

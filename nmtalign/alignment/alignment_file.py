@@ -424,7 +424,7 @@ class AlignmentWriter:
     def _start(self) -> None:
         self._journal.cut(0)
         self._journal.write(JOURNAL)
-        self._append(json.dumps(self._settings, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        self._append(json.dumps(self._settings).encode())
 
     def _continue(self) -> None:
         """Continues the journal after its last complete block; removes what follows."""

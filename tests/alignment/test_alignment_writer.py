@@ -181,6 +181,7 @@ def test_without_resume_the_work_of_another_run_is_kept(tmp_path):
         raise CutOffError
     assert (tmp_path / "a.h5.partial").read_bytes() == long_work  # this run left nothing better
     assert not old.exists()
+    assert not file.left()
     messages: list[str] = []
     with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES, notify=messages.append) as file:
         feed(file, 50)

@@ -140,6 +140,7 @@ def test_the_pieces_of_a_text_without_spaces_are_the_words_of_the_alignments(tmp
     gold, found = (LinkFile(name, "HDF5", 0, [GoldLinks(links, links)] * 20, words=own) for name, own in both)
     files, pairs, notes = comparable([gold, found], texts)
     assert (files, pairs, notes) == ([gold, found], 20, ())
+    assert found.turned().words == [words[::-1]] * 20
 
 
 LINKS = st.frozensets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=12)

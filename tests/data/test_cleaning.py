@@ -146,6 +146,7 @@ def test_texts_of_an_earlier_corpus_are_removed_unless_they_are_given_or_changed
     assert all(prepared(dev_lines=5, test_lines=5))
     assert not any(prepared())
     prepared(dev_lines=5, test_lines=5)
+    own[0].unlink()  # by the user
     assert all(prepared(dev_lines=6, test_lines=5))
     own[2].write_text("mine\n")
     with pytest.raises(UsageError, match=r"test\.en: would be replaced"):

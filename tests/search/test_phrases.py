@@ -199,6 +199,14 @@ def check(found, phrases, prefix, allow_unk):
             assert {place for place, word in enumerate(tokens) if word == 1} - set(range(len(prefix))) == set(given)
 
 
+def test_a_phrase_that_is_unlikely_now_and_more_unlikely_later_is_begun_now():
+    """A part of the beam is reserved for it, although more words than the beam has are better."""
+    table = torch.zeros(1, 20, 10, 10)
+    table[:, 0, :, 2], table[:, 1:, :, 2] = -5.0, -50.0
+    (found,) = search(TableScorer(table), [[2, 3]], phrases=[((2,),)], beam=4)
+    assert found[0].tokens[0] == 2
+
+
 def test_a_phrase_in_the_prefix_is_there():
     scorer = TableScorer.random(2)
     with_it = search(scorer, [[2, 3]], prefixes=[(3, 4)], phrases=[((3, 4),)], beam=3)

@@ -33,8 +33,15 @@ def test_numbers_of_numpy_are_numbers():
     given = {"beam": np.int64(3), "length_penalty": np.float32(0.5), "sample": np.True_}
     config = resolve(TranslateConfig, ("", given))
     assert (config.beam, config.length_penalty, config.sample) == (3, 0.5, True)
-    with pytest.raises(UsageError, match="must be a whole number"):
-        resolve(TranslateConfig, ("", {"beam": np.array([3, 4])}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [("beam", np.array([3, 4]), "whole number"), ("beam", None, "whole number"), ("glossary", ["a.tsv"], "text")],
+)
+def test_a_value_of_another_type_is_refused(name, value, rule):
+    with pytest.raises(UsageError, match=f"must be a {rule}$"):
+        resolve(TranslateConfig, ("", {name: value}))
 
 
 def test_units():

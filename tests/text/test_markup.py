@@ -138,9 +138,12 @@ def test_what_is_beside_a_word_and_what_is_inside():
 
 
 def test_cues_of_a_translation_get_its_words_in_order():
-    (segment, *_) = segments("1\n00:00:01,000 --> 00:00:02,000\nthe\n\n2\n00:00:02,000 --> 00:00:03,000\nfox\n", "srt")
+    cues = "1\n00:00:01,000 --> 00:00:02,000\nthe\n\n2\n00:00:02,000 --> 00:00:03,000\nfox\n"
+    (segment, *_) = segments(cues, "srt")
     assert segment.put_back("le gros renard", [(2, 2)]) == "le gros\n\n2\n00:00:02,000 --> 00:00:03,000\nrenard"
     assert segment.put_back("", [(0, 0)]) == "\n\n2\n00:00:02,000 --> 00:00:03,000\n"
+    (segment, *_) = segments(cues.replace("the", "<b>the").replace("fox", "fox</b>"), "srt")
+    assert not any(mark.closing for mark in segment.marks)  # a tag that encloses cues could move them
 
 
 def test_lines_of_a_cue_are_never_blank():

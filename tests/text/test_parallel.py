@@ -40,10 +40,11 @@ def text(folder, content, columns=""):
         ("id\tEnglish\tfr-FR\n1\tone\tun\n", "", [("one", "un")]),
         ("target\tscore\tsource\nun\t1\tone\n", "", [("one", "un")]),
         ("source\tcible\n", "", [("source", "cible")]),  # a pair of a dictionary
+        ("but\ttarget\n", "", [("but", "target")]),
         ("PAR1\tone\tun\n", "2,3", [("one", "un")]),  # no Parquet file
         ("a\tb\tc\n", "3,1", [("c", "a")]),
         ("a\tb\t1\n", "1,2", [("a", "b")]),  # without a header a number is that of a column, and no text
-        ("x\ty\tz\na\tb\tc\n", "y,z", [("b", "c")]),
+        ("x\ty\tz\na\tb\tc\n", "y, z", [("b", "c")]),
         ("fr\ten\tde\nun\tone\teins\n", "2,3", [("one", "eins")]),
         ('"a ""b"""\t"c"\r\n\r\n', "", [('"a ""b"""', '"c"'), ("", "")]),
         ("\ufeffa\tb", "", [("a", "b")]),
@@ -85,6 +86,19 @@ def test_the_choice_of_columns_is_reported(tmp_path):
 def test_what_is_unclear(tmp_path, content, columns, error, message):
     with pytest.raises(error, match=message):
         list(text(tmp_path, content, columns))
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "languages"),
+    [
+        ("pt-PT\tFrench", "", ("pt-PT", "French")),
+        ("id\ten\tfr", "fr, en", ("fr", "en")),
+        ("en\tEnglish", "", ("", "")),  # one language
+        ("en\tcible", "", ("", "")),
+    ],
+)
+def test_languages_that_name_the_columns(tmp_path, header, columns, languages):
+    assert languages_of_columns(text(tmp_path, header).source, columns) == languages
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "iso-8859-1", "windows-1252"])

@@ -296,11 +296,16 @@ def test_means_are_of_the_updates_that_were_made():
     assert means["source_words_per_second"] / means["target_words_per_second"] == pytest.approx(6 / 5)
 
 
-def test_accumulated_minibatches_make_one_update_and_an_epoch_ends_with_what_is_left(reversal, tmp_path):
+def test_accumulated_minibatches_make_one_update_and_an_epoch_ends_with_what_is_left(reversal, tmp_path, monkeypatch):
+    plans, batches = [], TrainingSetup.batches
+    monkeypatch.setattr(TrainingSetup, "batches", lambda setup, plan: plans.append(plan) or batches(setup, plan))
     config = replace(CONFIG, batch_size=400, accumulate=3, max_updates=0, epochs=2.0, validate_every="epoch")
     events = train(reversal, tmp_path / "model", config)
     assert events[-1].update == 2 * 3  # 8 minibatches an epoch: 3, 3 and 2 to an update
     assert [event.update for event in events if isinstance(event, Validated)] == [3, 6]
+    first, second = map(np.concatenate, plans)
+    assert sorted(first) == sorted(second)  # each epoch has all pairs, in another order
+    assert list(first) != list(second)
 
 
 def test_the_last_update_of_a_falling_rate_trains(reversal, tmp_path):
