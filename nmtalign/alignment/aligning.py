@@ -170,8 +170,7 @@ class AlignmentRun:
         self._models, self._texts, self._notify = models, (source, target), notify
         loaded = [models] if isinstance(models, WordAligner) else models
         self._forward = loaded[0]  # it has the languages and the tokenisers of the source and the target
-        self._hash = "+".join(one.hash for one in loaded)
-        self._shard, self._block = shard, range(sys.maxsize)  # the numbers of the pairs to align, from 0
+        self._block = range(sys.maxsize)  # the numbers of the pairs to align, from 0
         if shard is not None:
             if stream := next(filter(is_stream, self._texts), None):
                 raise UsageError(f"{shown(stream)}: a shard needs a regular file, because its lines are counted first")
@@ -183,8 +182,10 @@ class AlignmentRun:
             for notice in precision_notices(self.config.precision, models[0].device):
                 notify(notice)
         self.summary = AlignmentSummary()
-        origin, kind = self._origin(), self.config.alignment_type
-        self._writer = None if output is None else AlignmentWriter(output, origin, kind, resume=resume, notify=notify)
+        self._writer: AlignmentWriter | None = None
+        if output is not None:
+            origin, kind = self._origin("+".join(one.hash for one in loaded), shard), self.config.alignment_type
+            self._writer = AlignmentWriter(output, origin, kind, resume=resume, notify=notify)
 
     def run(self, watch: "Callable[[AlignmentRun], Iterable[AlignmentRecord]]" = iter) -> AlignmentSummary:
         """Aligns all pairs; `watch` is called with the run, and yields its records while they are made."""
@@ -223,11 +224,11 @@ class AlignmentRun:
         """Returns what remains after an interruption, for the end of a message; "" if nothing."""
         return self._writer.left() if self._writer is not None else ""
 
-    def _origin(self) -> dict[str, object]:
+    def _origin(self, model_hash: str, shard: Shard | None) -> dict[str, object]:
         config, forward, method = self.config, self._forward, self.config.symmetrize
         stored = {name: getattr(config, name) for name in select(AlignConfig, lambda one: one.affects == "result")}
         options = {**stored, "weights_of": forward.weights_file.name}
-        options |= {"shard": str(self._shard)} if self._shard else {}
+        options |= {"shard": str(shard)} if shard else {}
         threshold = least_weight(method, config.threshold) if config.links == "threshold" else 0.0
         made_by, weights = "forced decoding", f"{config.reading} weights of the model"
         if method is not None:
@@ -236,7 +237,7 @@ class AlignmentRun:
             mean = f"{'geometric' if method == 'agreement' else 'arithmetic'} mean of both directions"
             weights = f"{mean}; each row, NULL included, sums to 1; {config.reading} weights of the models"
         return {
-            "model_hash": self._hash,
+            "model_hash": model_hash,
             "direction": f"{forward.source_language}-{forward.target_language}",
             "made_by": made_by,
             "links_method": config.links,
