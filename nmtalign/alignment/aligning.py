@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.alignment.links import AlignmentRecord, Lines, in_order
+from nmtalign.alignment.links import AlignmentRecord, Pair, in_order
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.errors import NmtalignError, UsageError
@@ -36,8 +36,8 @@ def window_size(config: AlignConfig) -> int:
     return config.batch_size * _WINDOW
 
 
-def windows(
-    read: Callable[[Sequence[tuple[int, Lines]]], T], pairs: Iterable[Lines], config: AlignConfig, first: int
+def read_windows(
+    read: Callable[[Sequence[tuple[int, Pair]]], T], pairs: Iterable[Pair], config: AlignConfig, first: int
 ) -> Iterator[T]:
     """Returns windows of pairs, read by a thread while the previous window is aligned."""
     numbered = enumerate(pairs, first)
@@ -62,7 +62,7 @@ def load_models(folders: Sequence[Path], config: AlignConfig) -> Models:
 
 
 def align(
-    models: Models, pairs: Iterable[Lines], config: AlignConfig | None = None, *, first: int = 0
+    models: Models, pairs: Iterable[Pair], config: AlignConfig | None = None, *, first: int = 0
 ) -> Iterator[AlignmentRecord]:
     """Yields one record per pair (source line, target line), in order, numbered from `first`.
 
@@ -79,14 +79,14 @@ def align(
     own = replace(config, links=None) if method in SOFT_METHODS else config
     directions: Iterator[tuple[AlignmentRecord, ...]]
     if isinstance(models, WordAligner):
-        directions = models.records(windows(models.read, pairs, own, first), own)
+        directions = models.records(read_windows(models.read, pairs, own, first), own)
     else:
         from nmtalign.alignment.forced_decoding import Aligner
 
         if len(models) > 1:
             check_directions(*models)
         aligners = [Aligner(loaded, own, turned=bool(place)) for place, loaded in enumerate(models)]
-        read = windows(lambda window: [aligner.read(window) for aligner in aligners], pairs, own, first)
+        read = read_windows(lambda window: [aligner.read(window) for aligner in aligners], pairs, own, first)
         directions = chain.from_iterable(
             zip(*(aligner.records(part) for aligner, part in zip(aligners, parts, strict=True)), strict=True)
             for parts in read

@@ -146,8 +146,8 @@ def score(
         options = MetricOptions.of(config, language)
         resampling = _resampling(config, len(scored) > 1)
         words = list(map(read_words, folders)) if config.known_words else []
-        texts = [_text(one, f"reference {place}") for place, one in enumerate(against, 1)]
-        origin = None if source is None else _text(text_or_path(source), "source")
+        texts = [read_text(one, f"reference {place}") for place, one in enumerate(against, 1)]
+        origin = None if source is None else read_text(text_or_path(source), "source")
         check_aligned([*texts, *([origin] if origin else [])])
         given = {
             metric: read_segment_scores(metric, list(map(text_or_path, files)), len(scored), texts[0])
@@ -156,7 +156,7 @@ def score(
         systems = {
             name: translation_of(origin, models[name], translation, notify, progress)
             if origin and name in models
-            else _text(one, name)
+            else read_text(one, name)
             for name, one in scored.items()
         }
         check_aligned([texts[0], *systems.values()])
@@ -231,17 +231,16 @@ def translation_of(
     return Text(f"the translation of {source.name} by {folder}", lines)
 
 
-def read_text(path: Path) -> Text:
-    """Reads a text or .gz file, or stdin for `-`; raises InputError if it is missing, not UTF-8 or has no line."""
-    if not (lines := list(read_lines(path))):
-        raise InputError(f"{shown(path)}: is empty; give a text with one line per sentence")
-    return Text(shown(path), lines)
+def read_text(given: TextOrPath, name: str) -> Text:
+    """Reads a text or .gz file, or stdin for `-`, or takes lines, whose text is called `name`.
 
-
-def _text(given: TextOrPath, name: str) -> Text:
-    """Reads a file, or takes lines; raises UsageError for a line that is no text, such as a missing value of pandas."""
+    Raises InputError for a file that is missing, not UTF-8 or has no line, and UsageError for a line that is no text,
+    such as a missing value of pandas.
+    """
     if isinstance(given, Path):
-        return read_text(given)
+        if not (lines := list(read_lines(given))):
+            raise InputError(f"{shown(given)}: is empty; give a text with one line per sentence")
+        return Text(shown(given), lines)
     lines = list(given)
     if wrong := [number for number, line in enumerate(lines) if not isinstance(line, str)]:
         raise UsageError(f"{name}: line {wrong[0] + 1}: {str(lines[wrong[0]])[:60]!r} is not a text")
@@ -277,7 +276,7 @@ def read_segment_scores(
 
 
 def _numbers(path: Path, aligned: Text) -> list[float]:
-    text = read_text(path)
+    text = read_text(path, "")
     check_aligned([aligned, text])
     scores = [float(line) if _NUMBER.fullmatch(line) else math.nan for line in text.lines]
     for number, (score, line) in enumerate(zip(scores, text.lines, strict=True), 1):
