@@ -57,6 +57,10 @@ class LinkProgress:
     seconds_left: float | None = None
 
 
+Show = Callable[[LinkProgress], object]
+Notify = Callable[[str], object]
+
+
 class BitextSide:
     """One side of the texts while they are read: the numbers of the words, and the sentences."""
 
@@ -108,8 +112,8 @@ def link(
     target: StrPath,
     folder: StrPath = "aligner",
     *,
-    show: Callable[[LinkProgress], object] = lambda progress: None,
-    notify: Callable[[str], object] = lambda message: None,
+    show: Show = lambda progress: None,
+    notify: Notify = lambda message: None,
     config: LinkConfig | None = None,
     **settings: Any,
 ) -> Path:
@@ -127,7 +131,7 @@ def link(
 
 
 class LinkRun:
-    """Links the words of two texts: `LinkRun(source, target, folder).run()`, then `links` is the file of the links.
+    """A run of `link`; then `links` is the file of the links.
 
     A run that any exception has ended resumes in `folder`, after the last complete iteration, and a completed one has
     nothing to do. Raises UsageError if the folder contains anything else, or a run with other texts or settings, and
@@ -135,15 +139,9 @@ class LinkRun:
     """
 
     def __init__(
-        self,
-        source: Path,
-        target: Path,
-        folder: Path,
-        config: LinkConfig | None = None,
-        show: Callable[[LinkProgress], object] = lambda progress: None,
-        notify: Callable[[str], object] = lambda message: None,
+        self, source: Path, target: Path, folder: Path, config: LinkConfig, show: Show, notify: Notify
     ) -> None:
-        self.folder, self.links, self.config = folder, folder / files.LINKS, config or LinkConfig()
+        self.folder, self.links, self.config = folder, folder / files.LINKS, config
         self._texts, self._work = (source, target), folder / _WORK
         self._show, self._notify = show, notify
         self._threads = worker_count(self.config.threads)
