@@ -201,6 +201,8 @@ def align_files(
         block = None if shard is None else Shard.parse(shard)
         if place is not None:
             check_other(place, texts)
+        elif resume:
+            raise UsageError("--resume continues a file of alignments: give its name as output, too")
         loaded = load_models(_several(models), config)
         run = AlignmentRun(loaded, *texts, config, output=place, resume=resume, notify=notify, shard=block)
         return run.run(watch)
@@ -344,6 +346,8 @@ def export(
             return
         from nmtalign.alignment.export_formats import export_alignments
 
+        if wrong := [name for name, value in (("--average", average), ("--force", force)) if value]:
+            raise UsageError(f"{path}: is no model directory; leave out {' and '.join(wrong)}")
         export_alignments(Path(path), Path(output) if isinstance(output, str) else output, format)
 
 

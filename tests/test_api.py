@@ -76,6 +76,8 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
         (lambda: nmtalign.translate_files(model, source, target, target=target), replaces),
         (lambda: nmtalign.align_files(model, *pair, target), replaces),
         (lambda: nmtalign.symmetrize_files(links, links, links), replaces),
+        (lambda: nmtalign.align_files(model, *pair, resume=True), "--resume continues a file of alignments"),
+        (lambda: nmtalign.export(alignments, out, average=model, force=True), "leave out --average and --force"),
         (lambda: nmtalign.translate_files([], source, out), "an empty list"),
         (lambda: nmtalign.translate_files(model, source, out, target=target, resume=True), "leave out --resume"),
         (lambda: nmtalign.translate_files(model, source, out, rescore=True), "give --n-best-list"),

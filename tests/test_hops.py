@@ -42,7 +42,7 @@ SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
 UPDATE = {"rnnsearch-50": (8, 81), "small": (8, 80), "luong-global": (8, 64)}  # files, functions
 BEAM_STEP = {"rnnsearch-50": (6, 41), "small": (6, 40), "luong-global": (7, 44)}
 COMMANDS = {
-    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 141)),
+    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 135)),
     "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 283)),
     "translate": ("translate", (21, 300)),
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.alignment.links import AlignmentRecord, Lines, in_order
+from nmtalign.alignment.links import AlignmentRecord, Pair, in_order
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.errors import NmtalignError, UsageError
@@ -36,8 +36,8 @@ def window_size(config: AlignConfig) -> int:
     return config.batch_size * _WINDOW
 
 
-def windows(
-    read: Callable[[Sequence[tuple[int, Lines]]], T], pairs: Iterable[Lines], config: AlignConfig, first: int
+def read_windows(
+    read: Callable[[Sequence[tuple[int, Pair]]], T], pairs: Iterable[Pair], config: AlignConfig, first: int
 ) -> Iterator[T]:
     """Returns windows of pairs, read by a thread while the previous window is aligned."""
     numbered = enumerate(pairs, first)
@@ -62,7 +62,7 @@ def load_models(folders: Sequence[Path], config: AlignConfig) -> Models:
 
 
 def align(
-    models: Models, pairs: Iterable[Lines], config: AlignConfig | None = None, *, first: int = 0
+    models: Models, pairs: Iterable[Pair], config: AlignConfig | None = None, *, first: int = 0
 ) -> Iterator[AlignmentRecord]:
     """Yields one record per pair (source line, target line), in order, numbered from `first`.
 
@@ -79,14 +79,14 @@ def align(
     own = replace(config, links=None) if method in SOFT_METHODS else config
     directions: Iterator[tuple[AlignmentRecord, ...]]
     if isinstance(models, WordAligner):
-        directions = models.records(windows(models.read, pairs, own, first), own)
+        directions = models.records(read_windows(models.read, pairs, own, first), own)
     else:
         from nmtalign.alignment.forced_decoding import Aligner
 
         if len(models) > 1:
             check_directions(*models)
         aligners = [Aligner(loaded, own, turned=bool(place)) for place, loaded in enumerate(models)]
-        read = windows(lambda window: [aligner.read(window) for aligner in aligners], pairs, own, first)
+        read = read_windows(lambda window: [aligner.read(window) for aligner in aligners], pairs, own, first)
         directions = chain.from_iterable(
             zip(*(aligner.records(part) for aligner, part in zip(aligners, parts, strict=True)), strict=True)
             for parts in read
@@ -170,8 +170,7 @@ class AlignmentRun:
         self._models, self._texts, self._notify = models, (source, target), notify
         loaded = [models] if isinstance(models, WordAligner) else models
         self._forward = loaded[0]  # it has the languages and the tokenisers of the source and the target
-        self._hash = "+".join(one.hash for one in loaded)
-        self._shard, self._block = shard, range(sys.maxsize)  # the numbers of the pairs to align, from 0
+        self._block = range(sys.maxsize)  # the numbers of the pairs to align, from 0
         if shard is not None:
             if stream := next(filter(is_stream, self._texts), None):
                 raise UsageError(f"{shown(stream)}: a shard needs a regular file, because its lines are counted first")
@@ -183,8 +182,10 @@ class AlignmentRun:
             for notice in precision_notices(self.config.precision, models[0].device):
                 notify(notice)
         self.summary = AlignmentSummary()
-        origin, kind = self._origin(), self.config.alignment_type
-        self._writer = None if output is None else AlignmentWriter(output, origin, kind, resume=resume, notify=notify)
+        self._writer: AlignmentWriter | None = None
+        if output is not None:
+            origin, kind = self._origin("+".join(one.hash for one in loaded), shard), self.config.alignment_type
+            self._writer = AlignmentWriter(output, origin, kind, resume=resume, notify=notify)
 
     def run(self, watch: "Callable[[AlignmentRun], Iterable[AlignmentRecord]]" = iter) -> AlignmentSummary:
         """Aligns all pairs; `watch` is called with the run, and yields its records while they are made."""
@@ -223,11 +224,11 @@ class AlignmentRun:
         """Returns what remains after an interruption, for the end of a message; "" if nothing."""
         return self._writer.left() if self._writer is not None else ""
 
-    def _origin(self) -> dict[str, object]:
+    def _origin(self, model_hash: str, shard: Shard | None) -> dict[str, object]:
         config, forward, method = self.config, self._forward, self.config.symmetrize
         stored = {name: getattr(config, name) for name in select(AlignConfig, lambda one: one.affects == "result")}
         options = {**stored, "weights_of": forward.weights_file.name}
-        options |= {"shard": str(self._shard)} if self._shard else {}
+        options |= {"shard": str(shard)} if shard else {}
         threshold = least_weight(method, config.threshold) if config.links == "threshold" else 0.0
         made_by, weights = "forced decoding", f"{config.reading} weights of the model"
         if method is not None:
@@ -236,7 +237,7 @@ class AlignmentRun:
             mean = f"{'geometric' if method == 'agreement' else 'arithmetic'} mean of both directions"
             weights = f"{mean}; each row, NULL included, sums to 1; {config.reading} weights of the models"
         return {
-            "model_hash": self._hash,
+            "model_hash": model_hash,
             "direction": f"{forward.source_language}-{forward.target_language}",
             "made_by": made_by,
             "links_method": config.links,

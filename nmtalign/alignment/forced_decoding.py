@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.alignment.links import AlignmentRecord, Lines, ModelPair, ModelSide, empty_record, make_record
+from nmtalign.alignment.links import AlignmentRecord, ModelPair, ModelSide, Pair, empty_record, make_record
 from nmtalign.core.model import Batch, Forced, TranslationModel, make_batch
 from nmtalign.core.numerics import in_halves
 from nmtalign.errors import NO_PROBABILITY, NmtalignError, UsageError
@@ -97,7 +97,7 @@ class Aligner:
         self._source = SideReader(tokenizers.source, loaded.source_vocabulary, config.tokenized)
         self._target = SideReader(tokenizers.target, loaded.target_vocabulary, config.tokenized)
 
-    def read(self, window: Sequence[tuple[int, Lines]]) -> list[ModelPair]:
+    def read(self, window: Sequence[tuple[int, Pair]]) -> list[ModelPair]:
         """Tokenises the numbered lines of a window."""
         read_source, read_target, source = self._source.read, self._target.read, 1 if self._turned else 0
         pairs = [ModelPair(number, read_source(pair[source]), read_target(pair[1 - source])) for number, pair in window]

@@ -22,9 +22,9 @@ import numpy as np
 
 from nmtalign import files
 from nmtalign.alignment import agreement
-from nmtalign.alignment.aligning import window_size, windows
+from nmtalign.alignment.aligning import read_windows, window_size
 from nmtalign.alignment.lexical import Cells, Table
-from nmtalign.alignment.links import SIDES, Lines, format_scored
+from nmtalign.alignment.links import SIDES, Pair, format_scored
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
 from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import FormatError, InputError, ResourceError, UsageError
@@ -57,6 +57,10 @@ class LinkProgress:
     seconds_left: float | None = None
 
 
+Show = Callable[[LinkProgress], object]
+Notify = Callable[[str], object]
+
+
 class BitextSide:
     """One side of the texts while they are read: the numbers of the words, and the sentences."""
 
@@ -79,7 +83,7 @@ class BitextSide:
         return bool(attached < _MOST_ATTACHED * free)
 
 
-def read_sides(pairs: Iterable[Lines], tell: Callable[[], object] = lambda: None) -> tuple[BitextSide, BitextSide]:
+def read_sides(pairs: Iterable[Pair], tell: Callable[[], object] = lambda: None) -> tuple[BitextSide, BitextSide]:
     """Returns both sides of the pairs that have words on both sides, and not too many."""
     split, sides = SpacedWords().tokenize, (BitextSide(), BitextSide())
     for number, (source, target) in enumerate(pairs, 1):
@@ -92,7 +96,7 @@ def read_sides(pairs: Iterable[Lines], tell: Callable[[], object] = lambda: None
     return sides
 
 
-def count_cells(pairs: Iterable[Lines], tell: Callable[[], object]) -> tuple[int, int]:
+def count_cells(pairs: Iterable[Pair], tell: Callable[[], object]) -> tuple[int, int]:
     """Returns the number of the pairs, and about how many cells those have that can be learned from."""
     number = cells = 0
     for number, lines in enumerate(pairs, 1):
@@ -108,8 +112,8 @@ def link(
     target: StrPath,
     folder: StrPath = "aligner",
     *,
-    show: Callable[[LinkProgress], object] = lambda progress: None,
-    notify: Callable[[str], object] = lambda message: None,
+    show: Show = lambda progress: None,
+    notify: Notify = lambda message: None,
     config: LinkConfig | None = None,
     **settings: Any,
 ) -> Path:
@@ -127,7 +131,7 @@ def link(
 
 
 class LinkRun:
-    """Links the words of two texts: `LinkRun(source, target, folder).run()`, then `links` is the file of the links.
+    """A run of `link`; then `links` is the file of the links.
 
     A run that any exception has ended resumes in `folder`, after the last complete iteration, and a completed one has
     nothing to do. Raises UsageError if the folder contains anything else, or a run with other texts or settings, and
@@ -135,15 +139,9 @@ class LinkRun:
     """
 
     def __init__(
-        self,
-        source: Path,
-        target: Path,
-        folder: Path,
-        config: LinkConfig | None = None,
-        show: Callable[[LinkProgress], object] = lambda progress: None,
-        notify: Callable[[str], object] = lambda message: None,
+        self, source: Path, target: Path, folder: Path, config: LinkConfig, show: Show, notify: Notify
     ) -> None:
-        self.folder, self.links, self.config = folder, folder / files.LINKS, config or LinkConfig()
+        self.folder, self.links, self.config = folder, folder / files.LINKS, config
         self._texts, self._work = (source, target), folder / _WORK
         self._show, self._notify = show, notify
         self._threads = worker_count(self.config.threads)
@@ -271,7 +269,7 @@ class LinkRun:
                         first, size = number, end
             partial.cut(size)  # a window that is done in part is aligned again, as before
             texts = itertools.islice(read_pairs(*self._texts), first, None)
-            found = aligner.links(windows(aligner.read, texts, config, first), self._threads)
+            found = aligner.links(read_windows(aligner.read, texts, config, first), self._threads)
             began, left = time.monotonic(), self._record["pairs"] - first
             for new, (links, scores) in enumerate(found, 1):
                 partial.write(f"{format_scored(links, scores)}\n".encode())

@@ -21,7 +21,7 @@ Out = TypeVar("Out")
 
 Link = tuple[int, int]  # (source, target), both 0-based
 Matrix = NDArray[np.float32]
-Lines = tuple[str, str]  # of a source and a target text
+Pair = tuple[str, str]  # a line of the source text and its translation
 Starts = Sequence[int] | NDArray[np.int64] | None  # the first piece of each word and of `</s>`; None: each is a word
 SIDES = ("source", "target")
 

@@ -21,11 +21,11 @@ from nmtalign.alignment.hmm import FARTHEST, Posteriors
 from nmtalign.alignment.links import (
     SIDES,
     AlignmentRecord,
-    Lines,
     Link,
     Matrix,
     ModelPair,
     ModelSide,
+    Pair,
     blocks,
     empty_record,
     in_order,
@@ -271,7 +271,7 @@ class WordAligner:
         long = f"a side has more than {LONGEST:,} words and marks ({counted(len(self.too_long), 'pair')}); split them"
         return f"line {lines}: no links, because {long}" if lines else ""
 
-    def read(self, window: Sequence[tuple[int, Lines]]) -> _Window:
+    def read(self, window: Sequence[tuple[int, Pair]]) -> _Window:
         """Reads the numbered lines of a window, and looks up their words."""
         split = []
         for number, lines in window:

@@ -50,9 +50,8 @@ def export(
     """
     own, settings, tell = format == "ctranslate2", chosen.settings, notifier(quiet)
     model = source.is_dir() or own
-    others = {"--weights": chosen.typed.get("weights"), "--average": average, "--force": force}
-    if wrong := [name for name, value in others.items() if value and not model]:
-        raise UsageError(f"{source}: is no model directory; leave out {' and '.join(wrong)}")
+    if "weights" in chosen.typed and not model:
+        raise UsageError(f"{source}: is no model directory; leave out --weights")
     place = sys.stdout if output == STDOUT else output
     export_file(source, place, format=format, average=average or [], force=force, config=settings)
     if model:

@@ -21,12 +21,10 @@ from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.lines import counted
 from nmtalign.training.events import NO_PROGRESS, Finished
 
-Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
-
 
 @with_settings(ModelConfig, TrainingConfig)
 def train(
-    chosen: Settings,
+    chosen: Chosen[tuple[ModelConfig, TrainingConfig]],
     data: Path | None = common.own_argument("DATA", f"Folder of `nmtalign prep` {common.DATA_DEFAULT}"),
     output: Path | None = common.output_option(
         f"Model directory, new or to resume {common.MODEL_DEFAULT}", "DIR", folder=True
@@ -114,7 +112,7 @@ def _report(finished: Finished, updates: int, folder: Path, tell: Callable[[str]
         tell(f"{done} {reason}; to continue, give {more}; to train anew, give --force")
 
 
-def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
+def _rehearse(chosen: Chosen[tuple[ModelConfig, TrainingConfig]], data: Path, folder: Path, force: bool) -> None:
     import torch
 
     from nmtalign.core.numerics import pick_device

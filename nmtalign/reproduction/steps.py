@@ -164,12 +164,7 @@ class Reproduction:
     """
 
     def __init__(
-        self,
-        workspace: Workspace,
-        settings: ReproduceConfig,
-        folder: Path,
-        notify: Callable[[str], None] = lambda message: None,
-        silent: bool = False,
+        self, workspace: Workspace, settings: ReproduceConfig, folder: Path, notify: Callable[[str], None], silent: bool
     ) -> None:
         self.workspace, self.settings, self.folder = workspace, settings, folder
         self.experiments = chosen_experiments(settings.models, settings.systems)

@@ -170,7 +170,7 @@ def measure_systems(
     options: MetricOptions | None = None,
     *,
     processes: int = 0,
-    advance: Callable[[int], None] | None = None,
+    advance: Callable[[int], object] = lambda done: None,
 ) -> list[list[Statistics]]:
     """For each system its statistics by every metric of `options`, in the order of METRICS.
 
@@ -190,8 +190,7 @@ def measure_systems(
         work = functools.partial(_count, options, names, len(systems))
         for block in pool.map(work, blocks) if pool else map(work, blocks):
             counted.append(block)
-            if advance:
-                advance(len(block[0][names[0]]))
+            advance(len(block[0][names[0]]))
     return [
         [
             _statistics(name, options, np.concatenate([block[number][name] for block in counted]), [lines, *references])

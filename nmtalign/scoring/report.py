@@ -192,7 +192,7 @@ def make_report(
     parts: Mapping[str, Mask] | None = None,
     known: Mask | None = None,
     resampling: Resampling | None = None,
-    advance: Callable[[float], None] | None = None,
+    advance: Callable[[float], object] = lambda share: None,
 ) -> Report:
     """Scores every system on all sentences and on every one of `parts`, and again on only its `known` (N,) ones.
 
@@ -210,8 +210,7 @@ def make_report(
         for label, mask in inside:
             if label != "0" or np.any(mask):
                 rows.append(_parts(label, tables, mask, plan))
-            if advance:
-                advance(share)
+            advance(share)
         return [Section(whole, tuple(lengths)) for whole, *lengths in zip(*rows, strict=True)]
 
     samples = plan.samples if plan.intervals or "bs" in plan.tests else 0

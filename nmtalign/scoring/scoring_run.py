@@ -36,7 +36,7 @@ _FEWEST_WORDS = 20
 TextOrPath = Path | Lines  # a text file, `-` for stdin; or the lines
 Notify = Callable[[str], None]  # called with one line for the user
 Advance = Callable[[float], None]  # called with the number of lines done since the last call
-Track = Callable[[str, float], contextlib.AbstractContextManager[Advance | None]]  # (what is done, number of lines)
+Track = Callable[[str, float], contextlib.AbstractContextManager[Advance]]  # (what is done, number of lines)
 KnownWords = tuple[tuple[Tokenizer, Vocabulary], tuple[Tokenizer, Vocabulary]]  # of source and target
 
 
@@ -111,7 +111,7 @@ def score(
     translation: TranslateConfig | None = None,
     config: ScoreConfig | None = None,
     notify: Notify = lambda message: None,
-    progress: Track = lambda doing, lines: contextlib.nullcontext(),
+    progress: Track = lambda doing, lines: contextlib.nullcontext(lambda done: None),
     **settings: Any,
 ) -> ScoreResult:
     """Scores one system, or several (a mapping from names to systems), against one or more references.
@@ -126,94 +126,79 @@ def score(
     is nothing to score or the numbers of lines differ.
     """
 
-    def text(given: Any) -> Any:
+    def text_or_path(given: Any) -> Any:
         return Path(given) if isinstance(given, str) else given
 
-    systems = hypotheses if isinstance(hypotheses, Mapping) else {"hypothesis": hypotheses}
+    named: Mapping[str, Any] = hypotheses if isinstance(hypotheses, Mapping) else {"hypothesis": hypotheses}
+    scored: dict[str, TextOrPath] = {name: text_or_path(system) for name, system in named.items()}
     single = isinstance(references, str | Path) or all(isinstance(line, str | float | None) for line in references)
-    several: Any = [references] if single else references
+    listed: Any = [references] if single else references
+    against: list[TextOrPath] = list(map(text_or_path, listed))
+    models = {name: one for name, one in scored.items() if isinstance(one, Path) and one.is_dir()}
+    folders = [*models.values()] if model is None else [Path(model)]  # of the words that are known
     with resolved("score", ScoreConfig, config, settings) as config:
-        scored, references = {name: text(system) for name, system in systems.items()}, [text(each) for each in several]
-        scores = {metric: [text(one) for one in given] for metric, given in (segment_scores or {}).items()}
-        return _score(scored, references, text(source), config, scores, text(model), translation, notify, progress)
-
-
-def _score(
-    hypotheses: Mapping[str, TextOrPath],
-    against: Sequence[TextOrPath],
-    source_text: TextOrPath | None,
-    settings: ScoreConfig,
-    segment_scores: Mapping[str, Sequence[Path | Sequence[float]]],
-    known: Path | None,
-    translation: TranslateConfig | None,
-    notify: Notify,
-    progress: Track,
-) -> ScoreResult:
-    """Scores the hypotheses by name; all possible checks are made before models translate.
-
-    `known` is a model or a prepared corpus, whose words are known.
-    """
-    number, several = len(hypotheses), len(hypotheses) > 1
-    models = {name: one for name, one in hypotheses.items() if isinstance(one, Path) and one.is_dir()}
-    folders = [known] if known else [*models.values()]  # of the words that are known
-    buckets = parse_buckets(settings.buckets)
-    if source_text is None:
-        _check_no_source(settings, bool(models))
-    if settings.known_words and not folders:
-        raise UsageError("--known-words: no model or corpus here; give a model or a prepared corpus with -m")
-    language = find_language(settings.target_language, [against[0], *hypotheses.values()], folders[:1])
-    options = MetricOptions.of(settings, language)
-    resampling = _resampling(settings, several)
-    words = list(map(read_words, folders)) if settings.known_words else []
-    references = [_text(one, f"reference {place}") for place, one in enumerate(against, 1)]
-    source = None if source_text is None else _text(source_text, "source")
-    check_aligned([*references, *([source] if source else [])])
-    given = {name: read_segment_scores(name, files, number, references[0]) for name, files in segment_scores.items()}
-    systems = {
-        name: translation_of(source, models[name], translation, notify, progress)
-        if source and name in models
-        else _text(one, name)
-        for name, one in hypotheses.items()
-    }
-    check_aligned([references[0], *systems.values()])
-    judged = [] if settings.tokenize == "none" else systems.values()
-    processed = not_raw(((text.name, traces(text.lines[:_JUDGED])) for text in judged), ", or --set tokenize=none")
-    for note in (*processed, *_language_notes(systems.values(), references[0], source)):
-        notify(note)
-    if not settings.tokenize:
-        options = replace(options, tokenize=tokenizer_for(language, references[0].lines))
-    named, expected = {name: text.lines for name, text in systems.items()}, [text.lines for text in references]
-    size = len(expected[0])
-    with progress("counting", size) as advance:
-        tables = measure_systems([*named.values()], expected, options, advance=advance)
-    for metric, columns in given.items():
-        for table, scores in zip(tables, columns, strict=True):
-            table.append(Statistics.of_segments(metric, scores))
-    if zero := [one.name for one in tables[0] if one.too_short]:
-        why = "would be 0, because none of its lines has four tokens"
-        fix = "choose another tokeniser, such as --set tokenize=char, or --metrics chrf"
-        notify(f"warning: {' and '.join(zero)} of the reference against itself {why}; {fix}")
-    if resampling and any(one.lines for one in tables[0]):
-        notify("warning: this version of sacrebleu gives no statistics of sentences: no intervals and p-values")
-        resampling = None
-    parts, title = None, ""
-    if settings.by_length:
-        parts = by_length(source.lines if source and settings.length_of == "source" else expected[0], buckets)
-        title = f"by words of the {settings.length_of}"
-    with progress("drawing samples", size) if resampling else contextlib.nullcontext() as advance:
-        report = make_report(
-            [*systems],
-            tables,
-            parts=parts,
-            known=without_unknown_words(words, source.lines, expected) if words and source else None,
-            resampling=resampling,
-            advance=(lambda share: advance(share * size)) if advance else None,
-        )
-    rates = unknown_rates(words[0], source.lines, expected, named) if words and source else None
-    count, context = settings.differences if several else 0, source.lines if source else None
-    found = most_different(named, expected, tables, count, context) if count else ()
-    report = replace(report, lengths=title, unknown=rates, differences=found)
-    return ScoreResult(report, systems, references, source)
+        buckets = parse_buckets(config.buckets)
+        if source is None:
+            _check_no_source(config, bool(models))
+        if config.known_words and not folders:
+            raise UsageError("--known-words: no model or corpus here; give a model or a prepared corpus with -m")
+        language = find_language(config.target_language, [against[0], *scored.values()], folders[:1])
+        options = MetricOptions.of(config, language)
+        resampling = _resampling(config, len(scored) > 1)
+        words = list(map(read_words, folders)) if config.known_words else []
+        texts = [read_text(one, f"reference {place}") for place, one in enumerate(against, 1)]
+        origin = None if source is None else read_text(text_or_path(source), "source")
+        check_aligned([*texts, *([origin] if origin else [])])
+        given = {
+            metric: read_segment_scores(metric, list(map(text_or_path, files)), len(scored), texts[0])
+            for metric, files in (segment_scores or {}).items()
+        }
+        systems = {
+            name: translation_of(origin, models[name], translation, notify, progress)
+            if origin and name in models
+            else read_text(one, name)
+            for name, one in scored.items()
+        }
+        check_aligned([texts[0], *systems.values()])
+        judged = [] if config.tokenize == "none" else systems.values()
+        processed = not_raw(((text.name, traces(text.lines[:_JUDGED])) for text in judged), ", or --set tokenize=none")
+        for note in (*processed, *_language_notes(systems.values(), texts[0], origin)):
+            notify(note)
+        if not config.tokenize:
+            options = replace(options, tokenize=tokenizer_for(language, texts[0].lines))
+        lines, expected = {name: text.lines for name, text in systems.items()}, [text.lines for text in texts]
+        sources, size = origin.lines if origin else None, len(expected[0])
+        with progress("counting", size) as advance:
+            tables = measure_systems([*lines.values()], expected, options, advance=advance)
+        for metric, columns in given.items():
+            for table, scores in zip(tables, columns, strict=True):
+                table.append(Statistics.of_segments(metric, scores))
+        if zero := [one.name for one in tables[0] if one.too_short]:
+            why = "would be 0, because none of its lines has four tokens"
+            fix = "choose another tokeniser, such as --set tokenize=char, or --metrics chrf"
+            notify(f"warning: {' and '.join(zero)} of the reference against itself {why}; {fix}")
+        if resampling and any(one.lines for one in tables[0]):
+            notify("warning: this version of sacrebleu gives no statistics of sentences: no intervals and p-values")
+            resampling = None
+        parts, title = None, ""
+        if config.by_length:
+            parts = by_length(sources if sources and config.length_of == "source" else expected[0], buckets)
+            title = f"by words of the {config.length_of}"
+        known = without_unknown_words(words, sources, expected) if words and sources else None
+        with progress("drawing samples", size) if resampling else contextlib.nullcontext(lambda done: None) as drawn:
+            report = make_report(
+                [*systems],
+                tables,
+                parts=parts,
+                known=known,
+                resampling=resampling,
+                advance=lambda share: drawn(share * size),
+            )
+        rates = unknown_rates(words[0], sources, expected, lines) if words and sources else None
+        count = config.differences if len(systems) > 1 else 0
+        found = most_different(lines, expected, tables, count, sources) if count else ()
+        report = replace(report, lengths=title, unknown=rates, differences=found)
+        return ScoreResult(report, systems, texts, origin)
 
 
 def _check_no_source(settings: ScoreConfig, translates: bool) -> None:
@@ -242,22 +227,20 @@ def translation_of(
         translations = translator.translate(source.lines)
         for translation in check_lines(translations, lambda one: one.source, source.name, fit, notify):
             lines.append(translation.text)
-            if advance is not None:
-                advance(1)
+            advance(1)
     return Text(f"the translation of {source.name} by {folder}", lines)
 
 
-def read_text(path: Path) -> Text:
-    """Reads a text or .gz file, or stdin for `-`; raises InputError if it is missing, not UTF-8 or has no line."""
-    if not (lines := list(read_lines(path))):
-        raise InputError(f"{shown(path)}: is empty; give a text with one line per sentence")
-    return Text(shown(path), lines)
+def read_text(given: TextOrPath, name: str) -> Text:
+    """Reads a text or .gz file, or stdin for `-`, or takes lines, whose text is called `name`.
 
-
-def _text(given: TextOrPath, name: str) -> Text:
-    """Reads a file, or takes lines; raises UsageError for a line that is no text, such as a missing value of pandas."""
+    Raises InputError for a file that is missing, not UTF-8 or has no line, and UsageError for a line that is no text,
+    such as a missing value of pandas.
+    """
     if isinstance(given, Path):
-        return read_text(given)
+        if not (lines := list(read_lines(given))):
+            raise InputError(f"{shown(given)}: is empty; give a text with one line per sentence")
+        return Text(shown(given), lines)
     lines = list(given)
     if wrong := [number for number, line in enumerate(lines) if not isinstance(line, str)]:
         raise UsageError(f"{name}: line {wrong[0] + 1}: {str(lines[wrong[0]])[:60]!r} is not a text")
@@ -293,7 +276,7 @@ def read_segment_scores(
 
 
 def _numbers(path: Path, aligned: Text) -> list[float]:
-    text = read_text(path)
+    text = read_text(path, "")
     check_aligned([aligned, text])
     scores = [float(line) if _NUMBER.fullmatch(line) else math.nan for line in text.lines]
     for number, (score, line) in enumerate(zip(scores, text.lines, strict=True), 1):

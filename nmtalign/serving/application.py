@@ -30,7 +30,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from nmtalign.alignment.export_formats import json_line
 from nmtalign.errors import InputError, NmtalignError, ResourceError, UsageError
 from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
-from nmtalign.serving.served_models import AUTO, Detected, LineTranslator, ServedModel, ServedModels
+from nmtalign.serving.served_models import AUTO, Detected, LineTranslator, Query, ServedModel, ServedModels
 from nmtalign.settings.command_settings import Markup, ServeConfig, host_names
 from nmtalign.settings.definition import SettingError, byte_count, seconds
 from nmtalign.text.lines import as_json_line, counted
@@ -516,7 +516,7 @@ def _direction(request: Request) -> Iterator[str | None]:
     return (request.query_params.get(name) for name in _DIRECTION)
 
 
-def _settings(request: Request) -> tuple[tuple[str, str], ...]:
+def _settings(request: Request) -> Query:
     """The settings in the query, sorted."""
     return tuple(sorted(one for one in request.query_params.items() if one[0] not in _DIRECTION))
 

@@ -22,7 +22,7 @@ _WIDEST = 100  # beam and translations per line, unless the settings of the serv
 _REQUEST = "request"  # the origin of settings in messages
 _DETECTED = 2000  # characters that are enough to recognise a language
 
-Settings = tuple[tuple[str, str], ...]  # (name, value) as in a query, sorted
+Query = tuple[tuple[str, str], ...]  # the settings of a request, (name, value), sorted
 
 
 class LineTranslator:
@@ -60,7 +60,7 @@ class ServedAligner:
         self.direction, self.folder, self.alignments = f"{self.source}-{self.target}", self._one.folder, True
         self.pairs = lru_cache(16)(self._pairs)
 
-    def _pairs(self, settings: Settings) -> tuple[Work, AlignConfig]:
+    def _pairs(self, settings: Query) -> tuple[Work, AlignConfig]:
         """What aligns pairs with the settings of a request, and these; raises UsageError for settings that cannot be.
 
         The function is the same for equal settings, so that the queue merges their requests.
@@ -95,7 +95,7 @@ class ServedModel(ServedAligner):
         self.lines = lru_cache(16)(self._lines)
         _ = translator.scorer, translator.loaded.hash  # now, so that the first request need not wait
 
-    def _lines(self, settings: Settings, markup: Markup | None = None, alternatives: int = 0) -> LineTranslator:
+    def _lines(self, settings: Query, markup: Markup | None = None, alternatives: int = 0) -> LineTranslator:
         """The translator with the settings of a request; raises UsageError for settings that cannot be.
 
         `alternatives` is the number of further translations per line.
@@ -200,7 +200,7 @@ def _means(asked: str | None, code: str) -> bool:
     return asked in (None, code) or language_code(asked) == code
 
 
-def _typed(settings: Settings, cls: type) -> dict[str, Any]:
+def _typed(settings: Query, cls: type) -> dict[str, Any]:
     """The settings of a query with the types of their definitions; raises UsageError for one that is not allowed.
 
     A text that is not the number or the switch that it should be is refused later, like any wrong setting.

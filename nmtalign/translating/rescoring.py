@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import torch
 
 from nmtalign.alignment.forced_decoding import too_much
+from nmtalign.alignment.links import Pair
 from nmtalign.core.model import make_source
 from nmtalign.core.numerics import in_halves
 from nmtalign.errors import InputError, UsageError
@@ -29,8 +30,6 @@ from nmtalign.translating.translator import WINDOW_BATCHES, Translator, default_
 
 _PAIR_CHARACTERS = 12  # characters of a source word and a target word
 _ID = re.compile(r"\d{1,15}", re.ASCII)
-
-Pair = tuple[str, str]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from nmtalign.alignment.agreement import (
     usable,
     word_probabilities,
 )
-from nmtalign.alignment.aligning import align, windows
+from nmtalign.alignment.aligning import align, read_windows
 from nmtalign.alignment.lexical import LexicalModel, folded, pieces_of
 from nmtalign.alignment.link_files import LinkFigures, count_links, read_links
 from nmtalign.alignment.linking import read_sides, write_table
@@ -97,7 +97,7 @@ def test_a_pair_has_the_same_links_alone_and_among_others(pairs, aligner):
 
 def test_links_without_records_are_those_of_the_records(pairs, aligner):
     some = [("", "rien"), ("Don't stop, please!", "Ne t'arrête pas, s'il te plaît !"), *pairs[:50]]
-    found = aligner.links(windows(aligner.read, some, AlignConfig(), 0), 1)
+    found = aligner.links(read_windows(aligner.read, some, AlignConfig(), 0), 1)
     assert [format_scored(*one) for one in found] == [record.scored_links() for record in align(aligner, some)]
 
 

@@ -242,6 +242,13 @@ def test_tokenized_text_keeps_its_words_in_a_subword_model(pieces, tmp_path):
         assert any("spaces before punctuation" in one for one in heard) != tokenized
 
 
+def test_without_a_file_nothing_is_hashed(tmp_path, monkeypatch):
+    monkeypatch.setattr("nmtalign.alignment.aligning.sha256_of", pytest.fail)
+    monkeypatch.setattr(LoadedModel, "hash", property(pytest.fail))
+    (tmp_path / "text").write_text("the fox\n")
+    assert AlignmentRun([make_loaded()], tmp_path / "text", tmp_path / "text").run().pairs == 1
+
+
 def test_tokenized_text_may_have_decomposed_accents():
     pieces = learned_pieces(["un café noir", "le café", "des cafés"] * 20, 30, normalization_rule_name="identity")
     reader = SideReader(pieces, subword_model(pieces).source_vocabulary, tokenized=True)

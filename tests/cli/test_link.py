@@ -144,10 +144,9 @@ def run_link(texts, folder, ends=lambda progress: False, learn_from=0):
             raise KeyboardInterrupt
 
     config = LinkConfig(threads=1, learn_from=learn_from)
-    run = LinkRun(texts / "train.en", texts / "train.fr", folder, config, show)
     with contextlib.suppress(KeyboardInterrupt):
-        run.run()
-    return result(folder) if run.links.exists() else ""
+        nmtalign.link(texts / "train.en", texts / "train.fr", folder, show=show, config=config)
+    return result(folder) if (folder / "links.tsv").exists() else ""
 
 
 def result(folder):
@@ -186,9 +185,8 @@ def linked_words(folder, pairs, **settings):
     folder.mkdir()
     for name in ("a.en", "a.fr"):
         (folder / name).write_text("".join(f"word{number}x the\n" for number in range(pairs)))
-    run = LinkRun(folder / "a.en", folder / "a.fr", folder / "made", LinkConfig(threads=1, **settings))
-    run.run()
-    return load_aligner(folder / "made")._words[0].names, [line.partition("\t")[0] for line in read(run.links)]
+    links = nmtalign.link(folder / "a.en", folder / "a.fr", folder / "made", threads=1, **settings)
+    return load_aligner(folder / "made")._words[0].names, [line.partition("\t")[0] for line in read(links)]
 
 
 def test_it_learns_from_pairs_of_the_complete_text_and_links_all(tmp_path, monkeypatch):
@@ -295,7 +293,7 @@ def test_a_text_without_spaces_between_words_is_warned_of_once(tmp_path, line, w
     (tmp_path / "a").write_text(f"{line}\n" * 3, encoding="utf-8")  # a name without a language
     (tmp_path / "b").write_text("i like the red boat\n" * 3)
     notes: list[str] = []
-    LinkRun(tmp_path / "a", tmp_path / "b", tmp_path / "made", LinkConfig(threads=1), notify=notes.append).run()
+    nmtalign.link(tmp_path / "a", tmp_path / "b", tmp_path / "made", threads=1, notify=notes.append)
     expected = f"warning: {tmp_path / 'a'}: has no spaces between words, so links join whole lines"
     assert [note.partition(";")[0] for note in notes] == [expected] * warned
     if warned and shutil.which("perl"):  # the command that the warning gives, in any locale; letters keep their marks

@@ -291,7 +291,8 @@ def _read_aligner(folder):
 
 
 def _read_link_run(folder):
-    return LinkRun(folder / "train.en", folder / "train.fr", folder / "aligner").links.name
+    texts, config = (folder / "train.en", folder / "train.fr"), command_settings.LinkConfig()
+    return LinkRun(*texts, folder / "aligner", config, print, print).links.name
 
 
 def _read_curves(folder):

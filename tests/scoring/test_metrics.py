@@ -66,7 +66,7 @@ def test_scores_and_signatures_equal_sacrebleus_command_line(tmp_path, count, fl
     hypotheses, first, second = noisy_corpus(40)
     texts = [hypotheses + ODD, first + ODD[::-1], second + ODD, first + ODD][: count + 1]
     expected = sacrebleu_scores(tmp_path, texts, "-m", "bleu", "chrf", "ter", "--chrf-word-order", "2", *flags)
-    read = [read_text(tmp_path / f"{number}.txt").lines for number in (count, *range(count))]
+    read = [read_text(tmp_path / f"{number}.txt", "").lines for number in (count, *range(count))]
     scores = corpus_scores(*read, options=MetricOptions(("bleu", "chrf++", "ter"), **options))
     assert [(score.signature, f"{score.value:.2f}") for score in scores] == expected
 
