@@ -20,7 +20,7 @@ from xml.parsers import expat
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import DEEPEST, open_regular, read_json
-from nmtalign.text.languages import EXACT, count_unspaced, fit, is_known, matched
+from nmtalign.text.languages import EXACT, count_unspaced, fit, is_known, languages_in, main_language, matched
 from nmtalign.text.lines import LONGEST_LINE, bounded_lines, counted, decode_line, is_stream, read_pairs, reading, shown
 
 _ROLES = (frozenset(("source", "src")), frozenset(("target", "tgt", "trg")))  # names of columns
@@ -154,7 +154,8 @@ class ParallelText:
                     f"{self.name}: {counted(len(names), 'column')}, and their names ({', '.join(names)[:80]}) do not "
                     f"tell {wanted_languages}; choose two, such as --set columns=1,2"
                 )
-            source, target = 0, 1
+            in_name, own = languages_in(self.source), tuple(map(main_language, self._languages))
+            source, target = (1, 0) if in_name[::-1] == own != in_name else (0, 1)
         first, second = (f"column {place + 1}{f' ({names[place]})' * has_header}" for place in (source, target))
         end = "" if has_header else "; line 1 is a pair, no header"
         self.note = f"{self.name}: {first} is the source, {second} the target{end}"
