@@ -55,7 +55,12 @@ def folder(tmp_path_factory) -> Path:
 def write_odd_files(home: Path) -> None:
     """Files that are too short, or damaged, or of another kind, and alignments of three sentences."""
     texts = {"short.fr": "x\ny\nz\n", "one.links": "0-0\n", "bad.links": "0-0\n\n0:0\n", "long.wpt": "1 1 1\n4 1 1\n"}
-    texts |= {"list": "0 ||| un ||| a= 1 ||| 2\n", "far": "0 ||| un\n999 ||| un\n", "nan": "1\n-0.5\nnan\n" * 10}
+    texts |= {
+        "page.HTM": "<p>The cat sleeps.</p>\n",
+        "list": "0 ||| un ||| a= 1 ||| 2\n",
+        "far": "0 ||| un\n999 ||| un\n",
+        "nan": "1\n-0.5\nnan\n" * 10,
+    }
     for name, text in texts.items():
         (home / name).write_text(text)
     (home / "latin.fr").write_bytes(b"x\nl'\xe9t\xe9\n")
@@ -286,6 +291,7 @@ ERRORS = """
 2 view --live -m model -o x.html -s 3 => the live page translates any sentence
 2 view --live -m model test.en test.fr -o x.png => the live page needs a file: give -o live.html
 2 view --live -m model test.en -o x.html => from the two texts of a test set: give SRC TGT
+2 score -m model -m model => -m is given more than once: give models that are compared as arguments
 2 score test.fr => no reference: give it with -r
 2 score - x=- -r test.fr => standard input (-) is given more than once
 3 score test.fr short.fr -r test.fr => short.fr: has no line 4, but test.fr has
