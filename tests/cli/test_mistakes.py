@@ -296,6 +296,7 @@ ERRORS = """
 2 score -m model -m model => -m is given more than once: give models that are compared as arguments
 2 view --live model -o x.html => the two texts of a test set: give SRC TGT, and -m MODEL
 2 view --live -m model test.fr test.en -o x.html => test.fr and test.en seem to be fr and en, and en-fr is expected (
+4 prep train.en train.fr --vocabulary-from test.en -o x => test.en: contains neither a model (config.json) nor a corpus
 2 score test.fr => no reference: give it with -r
 2 score - x=- -r test.fr => standard input (-) is given more than once
 3 score test.fr short.fr -r test.fr => short.fr: has no line 4, but test.fr has
