@@ -356,6 +356,7 @@ prep train.en train.fr --dev dev.fr dev.en -o forced --force => dev: dev.fr and 
 prep train.en train.fr --dev train.en train.fr -o same => the training text has 300 of 300 pairs of dev, so
 prep train.en train.fr --subwords --shortlist 99 -o pieces => --shortlist 99 has no effect: no piece is left out
 prep train.en train.fr --vocabulary word --size 99 -o words => --size 99 has no effect: only subword pieces have a size
+translate page.HTM --beam 1 => page.HTM: is translated as lines of text; give --markup html
 prep train.en train.fr --set columns=1,2 -o columns => --set columns=1,2 has no effect: no text is one file of both
 prep removed.en removed.fr -o removed => removed.en: 2% of the lines have <unk> in place of a word, which no model
 prep long.en long.fr -o long => long.en: 100% of the lines are paragraphs and not sentences; max_length = 50 drops
