@@ -103,6 +103,9 @@ ERRORS = """
 2 score --src in.en => no such option: --src; nmtalign calls it --source
 2 train --gpu => no such option: --gpu; nmtalign calls it --device
 2 train --n-best 5 => no such option: --n-best; this is a setting of `nmtalign translate`
+2 score out.fr --metric bleu => no such option: --metric; nmtalign calls it --metrics
+2 train --set metrics=bleu => --set: unknown setting 'metrics'; nmtalign calls it --set metric=
+2 reproduce --seed 2 => no such option: --seed; nmtalign calls it --seeds
 2 train --hiden 5 => no such option: --hiden; the nearest one is --set hidden=
 2 train --zzzz => no such option: --zzzz; --help lists the options, --show-settings the settings that --set changes
 2 symmetrize links.txt links.txt --zzzz => no such option: --zzzz; --help lists all options
