@@ -5,7 +5,7 @@ the vocabularies and the tokenisers into the page.
 """
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text
 from nmtalign.model_directory import SCALE, LoadedModel, int8_rows, load_model
+from nmtalign.text.languages import check_pairs
 from nmtalign.text.lines import read_pairs
 from nmtalign.text.tokenizer import Subwords, Tokenizer
 from nmtalign.version import __version__
@@ -55,7 +56,7 @@ def write_live_page(
     if output is None or output.suffix.lower() != ".html":
         raise UsageError("the live page needs a file: give -o live.html")
     if len(texts) not in (0, 2):
-        raise UsageError("the live page takes its examples from the two texts of a test set: give SRC TGT")
+        raise UsageError("the page takes its examples from the two texts of a test set: give SRC TGT, and -m MODEL")
     loaded = sorted((load_model(path, "cpu") for path in models), key=lambda one: one.model.config.attention == "none")
     for one in loaded:
         for name, values in _SUPPORTED.items():
@@ -66,7 +67,9 @@ def write_live_page(
         raise UsageError("the live page needs one model with attention, and at most one without (RNNencdec)")
     if len({(one.source_language, one.target_language) for one in loaded}) > 1:
         raise UsageError(f"{models[0]} and {models[1]} translate between different languages; give models of the same")
-    samples = _samples(texts, SAMPLES if limit is None else limit or None) if texts else []
+    fits = [loaded[0].text_fit(side) for side in (0, 1)]
+    pairs = check_pairs(read_pairs(*texts), (texts[0], texts[1]), fits, notify) if texts else iter(())
+    samples = _samples(pairs, SAMPLES if limit is None else limit or None)
     data = [("live", inert_json({"samples": samples, "models": [_facts(one) for one in loaded]}))]
     for one in loaded:
         tensors, weights = packed(one.model)
@@ -127,10 +130,9 @@ def _facts(loaded: LoadedModel) -> dict[str, Any]:
     return {"attends": attends, "languages": direction.split("-"), "name": name, "facts": facts}
 
 
-def _samples(texts: Sequence[Path], limit: int | None) -> list[tuple[str, str]]:
+def _samples(pairs: Iterator[tuple[str, str]], limit: int | None) -> list[tuple[str, str]]:
     """At most `limit` pairs of a test set, of all lengths up to 40 words, the shortest first."""
-    pairs = islice(read_pairs(*texts), 20 * limit if limit else None)
-    fitting = [pair for pair in pairs if 0 < len(pair[0].split()) <= _LONGEST]
+    fitting = [pair for pair in islice(pairs, 20 * limit if limit else None) if 0 < len(pair[0].split()) <= _LONGEST]
     fitting.sort(key=lambda pair: len(pair[0].split()))
     step = max(1, -(-len(fitting) // limit)) if limit else 1
     return fitting[::step]

@@ -47,9 +47,7 @@ def aer(
     settings, files = chosen.settings, files or []
     if gold is None:
         gold = files.pop() if len(files) > 1 else chosen.workspace.gold
-    elif not files:
-        if sys.stdin.isatty():
-            raise UsageError("nothing to compare: give LINKS, or links on stdin")
+    elif not files and not sys.stdin.isatty():
         files = [STDIN]
     if not files and _ALIGNMENTS.exists():
         files = [_ALIGNMENTS]

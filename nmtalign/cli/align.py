@@ -102,12 +102,13 @@ def align(
 
 
 def _check(output: Path | None, resume: bool, pharaoh: bool) -> None:
-    """Raises UsageError for options that do not go together, and for an output that is no file."""
+    """Raises UsageError for options that do not go together, and for an output that is no file of HDF5."""
     if resume and pharaoh:
         fix = "leave it out, and run `nmtalign export` afterwards"
         raise UsageError(f"--resume continues -o FILE.h5, and --pharaoh would print only the rest: {fix}")
-    if output is not None and output.is_dir():
-        raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
+    if output is not None and (output.is_dir() or output.suffix.lower() in (".txt", ".align", ".links", ".json")):
+        fix = f"give a name such as {_DEFAULT_OUTPUT}; links are text: --pharaoh > FILE"
+        raise UsageError(f"{output}: HDF5 needs a file: {fix}")
 
 
 def _report(summary: "AlignmentSummary", output: Path | None, tell: Callable[[str], None]) -> None:

@@ -169,9 +169,8 @@ class TrainingDisplay:
         if figures:
             left = "no limit" if figures.seconds_left is None else f"{clock(figures.seconds_left)} left"
             bar = Table.grid(padding=(0, 1))
-            bar.add_row(
-                ProgressBar(1, figures.done, width=30), f"{figures.done:.0%}", f"{clock(figures.seconds)} gone", left
-            )
+            gone = f"{clock(figures.seconds)} gone"
+            bar.add_row(ProgressBar(1, figures.done, width=30), f"{figures.done:.0%}", gone, left)
             yield bar
         yield doing
         if figures:
@@ -230,11 +229,9 @@ def _items(figures: events.Figures) -> Iterator[str]:
 def describe_start(event: events.Started) -> str:
     """What is trained, and on what, in one line."""
     several = f"{event.processes} processes, each: " if event.processes > 1 else ""
-    return (
-        f"{event.parameters:,} parameters, {counted(event.pairs, 'pair')} ({event.left_out:,} too long), "
-        f"{several}{event.device}, {event.precision}, {counted(event.threads, 'thread')}, seed {event.seed}"
-        + (f"; budget: {event.budget}" if event.budget else "")
-    )
+    sizes = f"{event.parameters:,} parameters, {counted(event.pairs, 'pair')} ({event.left_out:,} too long)"
+    machine = f"{several}{event.device}, {event.precision}, {counted(event.threads, 'thread')}, seed {event.seed}"
+    return f"{sizes}, {machine}{f'; budget: {event.budget}' if event.budget else ''}"
 
 
 def _verdict(event: events.Validated) -> str:

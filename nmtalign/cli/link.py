@@ -9,6 +9,7 @@ import nmtalign
 from nmtalign.cli import common
 from nmtalign.cli.common import QUIET, output_option, own_argument, own_flag
 from nmtalign.cli.options import Chosen, with_settings
+from nmtalign.errors import UsageError
 from nmtalign.processor import keep_memory
 from nmtalign.settings.command_settings import LinkConfig
 from nmtalign.text.lines import counted, read_lines
@@ -45,6 +46,8 @@ def link(
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
     target = common.need_target(source, target)
+    if output.suffix.lower() in (".txt", ".align", ".links"):
+        raise UsageError(f"{output}: -o is the folder of the aligner; links go to standard output: > {output}")
     keep_memory()
     tell = common.notifier(quiet)
     common.signals.detail = lambda: f"; the same command resumes in {output}"

@@ -232,15 +232,16 @@ def advice(command: str, name: str, options: Collection[str], known: Mapping[str
     plain = name.lstrip("-").replace("_", "-").lower()
     if plain.removeprefix("no-") in _GONE.get(command, "").split():
         return "it was removed after version 0.2; leave it out"
-    entries = [entry.split("=") for entry in _OTHER_PROGRAMS.split()]
-    for one in [plain.replace("-", "_"), *(ours for ours, theirs in entries if plain in theirs.split(","))]:
+    entries, bare = [entry.split("=") for entry in _OTHER_PROGRAMS.split()], plain.replace("-", "_")
+    same = [ours for ours, theirs in entries if plain in theirs.split(",")]
+    for one in [bare, *same, f"{bare}s", bare.removesuffix("s")]:
         if option(one) in options:
             return f"nmtalign calls it {option(one)}"
         if one in known:
             return f"nmtalign calls it {SET} {one}="
     if plain in _INSTEAD:
         return _INSTEAD[plain]
-    if commands := [command for command, settings in SECTIONS.items() if plain.replace("-", "_") in settings]:
+    if commands := [command for command, settings in SECTIONS.items() if bare in settings]:
         return f"this is a setting of {', '.join(f'`nmtalign {command}`' for command in commands)}"
     names = {option(one): f"{SET} {one}=" for one in known} | {one: one for one in options}
     if near := difflib.get_close_matches(f"--{plain}", names, n=1):

@@ -35,7 +35,7 @@ def score(
     ),
     reference: list[Path] | None = own_option("Reference; may be repeated.", "FILE", "--reference -r"),
     source: Path | None = own_option("Source text of the translations.", "FILE", "--source -s"),
-    model: Path | None = own_option(
+    model: list[Path] | None = own_option(
         "Model that translates the source; with HYP, model or corpus whose words are known.", "DIR", "--model -m"
     ),
     segment_scores: list[Path] | None = own_option(
@@ -63,8 +63,11 @@ def score(
       nmtalign score out.fr -r test.fr --segment-scores COMET=comet.txt --format json
     """
     workspace = chosen.workspace
+    words = model[0] if model else None
+    if model and len(model) > 1:
+        raise UsageError("-m is given more than once: give models that are compared as arguments, nmtalign score A B")
     references, source = _texts(workspace, reference or [], source, optional=bool(hypotheses))
-    systems = _systems(workspace, hypotheses or [], model, only_references=bool(reference))
+    systems = _systems(workspace, hypotheses or [], words, only_references=bool(reference))
     scores: dict[str, list[Path]] = {}  # the files of each metric, in the order of the systems
     for metric, path in map(common.named, segment_scores or ()):
         if not metric:
@@ -79,15 +82,14 @@ def score(
         common.check_inputs(Path(translation.lexicon), Path(translation.glossary))
         common.sleep_beside_others()
         common.bound_caches()
-    words = model if hypotheses else None
-    if chosen.settings.known_words and hypotheses and not model:
+    if chosen.settings.known_words and hypotheses and not words:
         folders = (workspace.model, workspace.data)
         words = next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
     result = nmtalign.score(
         systems,
         references,
         source,
-        model=words,
+        model=words if hypotheses else None,
         segment_scores=scores,
         translation=translation,
         config=chosen.settings,

@@ -43,9 +43,7 @@ def symmetrize(
         counts = nmtalign.symmetrize_files(forward, backward, place, method, backward_order=backward_order)
     if counts.exchanged > 2 * counts.both + 10:  # far more links agree in the other order
         other = "target-source" if backward_order == "source-target" else "source-target"
-        common.say(
-            f"{backward}: {counts.both:,} links are in both directions, and {counts.exchanged:,} would be with "
-            f"--backward-order {other}; does that option fit how they are written?"
-        )
+        found = f"{counts.both:,} links are in both directions, and {counts.exchanged:,} would be"
+        common.say(f"{backward}: {found} with --backward-order {other}; does that option fit how they are written?")
     where = "" if output == STDOUT else f" in {output}"
     common.notifier(quiet)(f"{counted(counts.pairs, 'pair')}, {counted(counts.links, 'link')}{where}")

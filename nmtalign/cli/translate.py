@@ -55,6 +55,9 @@ def translate(
       nmtalign translate -m other/ in.en --n-best-list list.txt --rescore > best-first.txt
     """
     paths = inputs or [Path(STDIN)]
+    for path in paths if chosen.settings.markup is None else ():
+        if path.suffix.lower() in (".html", ".htm", ".xlf", ".xliff", ".srt", ".vtt"):
+            common.say(f"warning: {path}: is translated as lines of text; give --markup html, xliff, srt or vtt")
     lists = map(Path, filter(None, (chosen.settings.glossary, chosen.settings.lexicon)))
     common.check_inputs(*paths, target, n_best_list, *lists)
     common.sleep_beside_others()

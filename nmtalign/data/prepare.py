@@ -128,17 +128,16 @@ def _given_words(config: PrepConfig, output: Path, languages: tuple[str, str]) -
         known = model["source_language"], model["target_language"]
         given = Tokenizers.load(folder), load_vocabularies(folder, model_config(folder, model))
         recorded = model.get("prep", {})
-    elif folder.is_file() or (folder / CORPUS_FILE).exists():
+    elif folder.name == CORPUS_FILE or (folder / CORPUS_FILE).exists():
         corpus = Corpus.open(folder)
         known = corpus.source_language, corpus.target_language
         given, recorded = (corpus.tokenizers, (corpus.source_vocabulary, corpus.target_vocabulary)), corpus.settings
     else:
         raise FormatError(f"{folder}: contains neither a model ({CONFIG}) nor a corpus ({CORPUS_FILE}); give either")
     if languages != known:
-        raise UsageError(
-            f"{folder}: its words are those of {'-'.join(known)}, and the texts are {'-'.join(languages)}; give texts "
-            f"in {' and '.join(known)}, in this order, or correct --source-language and --target-language"
-        )
+        fix = f"give texts in {' and '.join(known)}, in this order, or correct --source-language and --target-language"
+        found = f"its words are those of {'-'.join(known)}, and the texts are {'-'.join(languages)}"
+        raise UsageError(f"{folder}: {found}; {fix}")
     names = select(PrepConfig, lambda one: one.of_vocabulary)
     try:
         layer = f"{folder}: prep", {name: recorded[name] for name in names if name in recorded}

@@ -400,10 +400,9 @@ def check_spaces(names: tuple[Path, Path], pairs: Sequence[tuple[str, str]], not
     """Warns of a text without spaces between words, given its first pairs: links of words cannot be found in it."""
     for name, lines in zip(names, zip(*pairs, strict=True), strict=False):
         if is_unspaced(lines):
-            notify(
-                f"warning: {shown(name)}: has no spaces between words, so links join whole lines; split it into words "
-                r"with a segmenter first, or into letters, for example with perl -CSD -pe 's/\X(?=.)/$& /g'"
-            )
+            fix = r"with a segmenter first, or into letters, for example with perl -CSD -pe 's/\X(?=.)/$& /g'"
+            problem = "has no spaces between words, so links join whole lines"
+            notify(f"warning: {shown(name)}: {problem}; split it into words {fix}")
 
 
 def check_pairs(

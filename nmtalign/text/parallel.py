@@ -20,7 +20,7 @@ from xml.parsers import expat
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import DEEPEST, open_regular, read_json
-from nmtalign.text.languages import EXACT, count_unspaced, fit, is_known, matched
+from nmtalign.text.languages import EXACT, count_unspaced, fit, is_known, languages_in, main_language, matched
 from nmtalign.text.lines import LONGEST_LINE, bounded_lines, counted, decode_line, is_stream, read_pairs, reading, shown
 
 _ROLES = (frozenset(("source", "src")), frozenset(("target", "tgt", "trg")))  # names of columns
@@ -146,15 +146,14 @@ class ParallelText:
             if source == target:
                 raise UsageError(f"columns: {self._columns} is only column {source + 1} of {self.name}; give two")
         elif source is None or target is None:
-            bare = [re.split("[-_]", one)[0] for one in self._languages if re.search("[-_]", one)]
-            names_region = any(fit(name, one) for one in bare for name in names)  # a header of only another region
-            if len(names) != 2 or table or names_region:
+            regional = (main_language(one) for one in self._languages if re.search("[-_]", one))
+            if len(names) != 2 or table or any(fit(name, one) for one in regional for name in names):  # another region
                 wanted_languages = " and ".join(filter(None, self._languages)) or "two"
-                raise UsageError(
-                    f"{self.name}: {counted(len(names), 'column')}, and their names ({', '.join(names)[:80]}) do not "
-                    f"tell {wanted_languages}; choose two, such as --set columns=1,2"
-                )
-            source, target = 0, 1
+                found = f"{counted(len(names), 'column')}, and their names ({', '.join(names)[:80]})"
+                fix = "choose two, such as --set columns=1,2"
+                raise UsageError(f"{self.name}: {found} do not tell {wanted_languages}; {fix}")
+            in_name, own = languages_in(self.source), tuple(map(main_language, self._languages))
+            source, target = (1, 0) if in_name[::-1] == own != in_name else (0, 1)
         first, second = (f"column {place + 1}{f' ({names[place]})' * has_header}" for place in (source, target))
         end = "" if has_header else "; line 1 is a pair, no header"
         self.note = f"{self.name}: {first} is the source, {second} the target{end}"
@@ -183,10 +182,8 @@ def beginning(path: Path) -> bytes:
 
 
 def _one_text(path: Path) -> UsageError:
-    return UsageError(
-        f"{shown(path)}: one text is given; give its translation too: SRC TGT, or one TMX or TSV file with both "
-        "languages (with tabs between the columns, not commas), or one table (Parquet)"
-    )
+    fix = "SRC TGT, or one TMX or TSV file with both languages (with tabs between the columns, not commas)"
+    return UsageError(f"{shown(path)}: one text is given; give its translation too: {fix}, or one table (Parquet)")
 
 
 def _place(names: Sequence[str], chosen: str, roles: frozenset[str]) -> int | None:
@@ -202,9 +199,8 @@ def _named(name: str, names: Sequence[str], wanted: str, has_header: bool) -> in
         return bare.index(wanted.lower())
     if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
         return int(wanted) - 1
-    raise UsageError(
-        f"columns: {name} has no column {wanted}; it has {counted(len(names), 'column')}: {', '.join(names)[:80]}"
-    )
+    known = f"{counted(len(names), 'column')}: {', '.join(names)[:80]}"
+    raise UsageError(f"columns: {name} has no column {wanted}; it has {known}")
 
 
 def one_line(segment: str) -> str:

@@ -168,6 +168,16 @@ def test_links_from_a_pipe_and_gold_of_the_workspace(folder, aer):
     assert "alignments.h5" in aer()[1]
 
 
+def test_a_terminal_is_not_read(aer, folder, monkeypatch):
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    assert aer("-g", "gold")[0] == 2
+    (folder / "a.h5").rename(folder / "alignments.h5")
+    code, out, _ = aer("-g", "gold")
+    assert (code, "links:alignments.h5,HDF5" in out) == (0, True)
+
+
 def test_links_that_count_other_words_than_the_gold_links(aer, folder):
     """They are converted with the texts, given or of the workspace; without raw texts they are refused."""
     write_raw_links(folder)

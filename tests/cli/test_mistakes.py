@@ -55,7 +55,12 @@ def folder(tmp_path_factory) -> Path:
 def write_odd_files(home: Path) -> None:
     """Files that are too short, or damaged, or of another kind, and alignments of three sentences."""
     texts = {"short.fr": "x\ny\nz\n", "one.links": "0-0\n", "bad.links": "0-0\n\n0:0\n", "long.wpt": "1 1 1\n4 1 1\n"}
-    texts |= {"list": "0 ||| un ||| a= 1 ||| 2\n", "far": "0 ||| un\n999 ||| un\n", "nan": "1\n-0.5\nnan\n" * 10}
+    texts |= {
+        "page.HTM": "<p>The cat sleeps.</p>\n",
+        "list": "0 ||| un ||| a= 1 ||| 2\n",
+        "far": "0 ||| un\n999 ||| un\n",
+        "nan": "1\n-0.5\nnan\n" * 10,
+    }
     for name, text in texts.items():
         (home / name).write_text(text)
     (home / "latin.fr").write_bytes(b"x\nl'\xe9t\xe9\n")
@@ -98,6 +103,9 @@ ERRORS = """
 2 score --src in.en => no such option: --src; nmtalign calls it --source
 2 train --gpu => no such option: --gpu; nmtalign calls it --device
 2 train --n-best 5 => no such option: --n-best; this is a setting of `nmtalign translate`
+2 score out.fr --metric bleu => no such option: --metric; nmtalign calls it --metrics
+2 train --set metrics=bleu => --set: unknown setting 'metrics'; nmtalign calls it --set metric=
+2 reproduce --seed 2 => no such option: --seed; nmtalign calls it --seeds
 2 train --hiden 5 => no such option: --hiden; the nearest one is --set hidden=
 2 train --zzzz => no such option: --zzzz; --help lists the options, --show-settings the settings that --set changes
 2 symmetrize links.txt links.txt --zzzz => no such option: --zzzz; --help lists all options
@@ -196,6 +204,8 @@ ERRORS = """
 3 align test.en short.fr -o x.h5 => short.fr: has no line 4
 2 align test.en => SRC TGT
 2 align => no pairs to align
+2 align test.en test.fr -m aligner -o x.txt => such as alignments.h5; links are text: --pharaoh > FILE
+2 link train.en train.fr -o x.align => -o is the folder of the aligner; links go to standard output: > x.align
 2 align test.en test.fr -o - => -o -: standard output is not possible here
 2 align test.en test.fr -o test.en/x.h5 => test.en: is a file; give the name of a folder
 2 align test.en test.fr --gold test.align => --gold; compare with gold links: `nmtalign aer FILE.h5 GOLD`
@@ -286,6 +296,10 @@ ERRORS = """
 2 view --live -m model -o x.html -s 3 => the live page translates any sentence
 2 view --live -m model test.en test.fr -o x.png => the live page needs a file: give -o live.html
 2 view --live -m model test.en -o x.html => from the two texts of a test set: give SRC TGT
+2 score -m model -m model => -m is given more than once: give models that are compared as arguments
+2 view --live model -o x.html => the two texts of a test set: give SRC TGT, and -m MODEL
+2 view --live -m model test.fr test.en -o x.html => test.fr and test.en seem to be fr and en, and en-fr is expected (
+4 prep train.en train.fr --vocabulary-from test.en -o x => test.en: contains neither a model (config.json) nor a corpus
 2 score test.fr => no reference: give it with -r
 2 score - x=- -r test.fr => standard input (-) is given more than once
 3 score test.fr short.fr -r test.fr => short.fr: has no line 4, but test.fr has
@@ -345,6 +359,7 @@ prep train.en train.fr --dev dev.fr dev.en -o forced --force => dev: dev.fr and 
 prep train.en train.fr --dev train.en train.fr -o same => the training text has 300 of 300 pairs of dev, so
 prep train.en train.fr --subwords --shortlist 99 -o pieces => --shortlist 99 has no effect: no piece is left out
 prep train.en train.fr --vocabulary word --size 99 -o words => --size 99 has no effect: only subword pieces have a size
+translate page.HTM --beam 1 => page.HTM: is translated as lines of text; give --markup html
 prep train.en train.fr --set columns=1,2 -o columns => --set columns=1,2 has no effect: no text is one file of both
 prep removed.en removed.fr -o removed => removed.en: 2% of the lines have <unk> in place of a word, which no model
 prep long.en long.fr -o long => long.en: 100% of the lines are paragraphs and not sentences; max_length = 50 drops

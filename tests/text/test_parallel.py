@@ -70,6 +70,18 @@ def test_the_choice_of_columns_is_reported(tmp_path):
         assert found.note.endswith(note)
 
 
+def test_columns_without_a_header_have_the_languages_of_the_name(tmp_path):
+    for name, wanted, pair in (
+        ("c.en-fr.tsv", ("en", "fr"), ("a", "b")),
+        ("c.en-fr.tsv", ("French", "en-GB"), ("b", "a")),
+        ("c.fr-en.tsv.gz", ("en", "fr"), ("b", "a")),
+        ("c.de-fr.tsv", ("fr", "en"), ("a", "b")),
+        ("c.en-en.tsv", ("en", "en"), ("a", "b")),
+    ):
+        (tmp_path / name).write_text("a\tb\n")
+        assert list(ParallelText(tmp_path / name, None, wanted)) == [pair], (name, wanted)
+
+
 @pytest.mark.parametrize(
     ("content", "columns", "error", "message"),
     [
