@@ -4,14 +4,16 @@ Hardly anything is imported before the command is known, so that Ctrl-C and --he
 """
 
 import codecs
+import contextlib
 import gc
 import io
 import os
+import re
 import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -109,7 +111,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
         app = typer.Typer(name="nmtalign", help=HELP)
         for name in COMMANDS:
             add_command(app, name)
-        result = app(list(arguments), prog_name="nmtalign", standalone_mode=False)
+        with _assignments_of_bash():
+            result = app(list(arguments), prog_name="nmtalign", standalone_mode=False)
         return result if isinstance(result, int) else 0
     if first in ("--help", "-h"):
         _print_help()
@@ -141,6 +144,21 @@ def _dispatch(arguments: Sequence[str]) -> int:
             except Exit as end:
                 return end.exit_code
     return 0
+
+
+@contextlib.contextmanager
+def _assignments_of_bash() -> Iterator[None]:
+    """Completes NAME=VALUE also in bash, which makes three words of it and replaces only the last one."""
+    words = os.environ.get("COMP_WORDS", "").split("\n")[: int(os.environ.get("COMP_CWORD", 0)) + 1]
+    joined = re.sub(r"\n=\n?", "=", "\n".join(words))
+    os.environ.update(COMP_WORDS=joined, COMP_CWORD=str(joined.count("\n")))
+    kept = joined[joined.rfind("\n") + 1 : joined.rfind("=") + 1] if "=" in words[-2:] else ""
+    stdout, text = sys.stdout, io.StringIO()
+    try:
+        with contextlib.redirect_stdout(text):
+            yield
+    finally:
+        stdout.writelines(line.removeprefix(kept) for line in text.getvalue().splitlines(keepends=True))
 
 
 def _guard_address_space() -> None:

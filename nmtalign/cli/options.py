@@ -180,13 +180,13 @@ def _always(known: Mapping[str, Setting]) -> list[inspect.Parameter]:
 
     def complete(incomplete: str) -> list[str]:
         name, equals, _ = incomplete.partition("=")
-        if not equals:
-            words = [f"{one}=" for one in known]
-        else:
-            one = known.get(name)
-            choices = () if one is None else ("true", "false") if one.base is bool else one.choices
-            words = [f"{name}={choice}" for choice in choices]
-        return [word for word in words if word.startswith(incomplete)]
+        names = [one for one in known if (one == name if equals else one.startswith(name))]
+        if len(names) != 1:
+            return [f"{one}=" for one in names]
+        one = known[names[0]]  # with its values, so that no shell appends a space to `NAME=`
+        choices = ("true", "false") if one.base is bool else one.choices
+        values = choices or ("", "" if one.default is None else one.default)
+        return [word for value in values if (word := f"{one.name}={value}").startswith(incomplete)]
 
     file = "Workspace file [dim]\\[default: nmtalign.toml in the current folder][/dim]."
     show = "Print all settings and their origins, and exit."

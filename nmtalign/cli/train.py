@@ -30,7 +30,9 @@ def train(
         f"Model directory, new or to resume {common.MODEL_DEFAULT}", "DIR", folder=True
     ),
     preset: str | None = common.own_option(
-        f"Architecture, sizes and budget: {', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME"
+        f"Architecture, sizes and budget: {', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim].",
+        "NAME",
+        autocompletion=lambda incomplete: [name for name in PRESETS if name.startswith(incomplete)],
     ),
     tensorboard: Path | None = common.own_option(
         "Also write TensorBoard events to this folder.", "DIR", callback=common.writes("a folder")

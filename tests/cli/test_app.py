@@ -70,15 +70,27 @@ def test_options_are_few():
 
 
 def test_completion_knows_commands_and_settings(nmtalign, monkeypatch):
-    def completed(line):
-        monkeypatch.setenv("COMP_WORDS", line)
-        monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
+    """Also where bash makes three words of NAME=VALUE; several candidates, so that no space follows `NAME=`."""
+
+    def completed(*words):
+        monkeypatch.setenv("COMP_WORDS", "\n".join(("nmtalign", *words)))
+        monkeypatch.setenv("COMP_CWORD", str(len(words)))
         return nmtalign().stdout.decode().split()
 
     monkeypatch.setenv("_NMTALIGN_COMPLETE", "complete_bash")
-    assert {"translate", "train"} <= {*completed("nmtalign tra")}
-    for text, expected in (("lay", "layers="), ("cell=l", "cell=lstm cell=light"), ("copy=", "copy=true copy=false")):
-        assert completed(f"nmtalign train --set {text}") == expected.split()
+    assert {"translate", "train"} <= {*completed("tra")}
+    assert completed("train", "--preset", "tin") == ["tiny"]
+    for text, expected in (
+        ("lay", "layers= layers=1"),
+        ("attention_s", "attention_span=global attention_span=local-m attention_span=local-p"),
+        ("la", "layers= label_smoothing="),
+        ("cell=l", "cell=lstm cell=light"),
+        ("cell = l", "lstm light"),
+        ("copy =", "true false"),
+        ("copy = true --set cell = mi", "minimal"),
+        ("nothing =", ""),
+    ):
+        assert completed("train", "--set", *text.split()) == expected.split(), text
 
 
 def run_in_shell(command, folder, limit="", **environment):
