@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -74,8 +75,18 @@ class Chunk(NamedTuple):
 
 
 def worker_count(asked: int) -> int:
-    """The number of processes: `asked`, or for 0 one per core that this process may use."""
+    """The number of threads or processes: `asked`, or for 0 one per core that this process may use."""
     return asked or max(1, int(usable_cores()))
+
+
+def process_count(asked: int) -> int:
+    """The number of processes: `worker_count`, or 1 without room for what processes share: locks and a socket."""
+    try:
+        multiprocessing.Lock()
+        tempfile.gettempdir()
+    except (ImportError, OSError):
+        return 1
+    return worker_count(asked)
 
 
 def tokenize_chunk(tokenizers: Tokenizers, longest: int | None, pairs: Pairs, step: int = 0) -> Chunk:

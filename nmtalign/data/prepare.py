@@ -13,7 +13,7 @@ from typing import Any
 from nmtalign.data import corpus_writer as writer
 from nmtalign.data.corpus import CORPUS_FILE, SPLITS, Corpus
 from nmtalign.data.corpus_checks import CorpusChecks
-from nmtalign.data.pipeline import Pairs, blocks_of, process_pool, tokenize_pairs, worker_count
+from nmtalign.data.pipeline import Pairs, blocks_of, process_count, process_pool, tokenize_pairs
 from nmtalign.data.screening import ALWAYS, NO_TRANSLATION, RawText, Screening, spooled_lines
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import CONFIG
@@ -159,7 +159,7 @@ class _Preparation:
     notify: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        self.config, self.workers = self.checks.config, worker_count(self.checks.config.workers)
+        self.config, self.workers = self.checks.config, process_count(self.checks.config.workers)
 
     def run(
         self, given: _Given | None, aside: Mapping[str, int], names: Mapping[str, tuple[str, str]]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from nmtalign.data.pipeline import process_pool, worker_count
+from nmtalign.data.pipeline import process_count, process_pool
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import ScoreConfig
 from nmtalign.settings.definition import SettingError
@@ -184,7 +184,7 @@ def measure_systems(
     names = [name for name in METRICS if name in options.metrics]
     weight = 20 if "ter" in names else 1  # TER takes that many times as long
     small = not processes and weight * len(systems) * len(systems[0]) < _PARALLEL_FROM
-    workers = 1 if small else worker_count(processes)
+    workers = 1 if small else process_count(processes)
     blocks, counted = _blocks([*systems, *references]), []
     with process_pool(workers, killed=_KILLED) if workers > 1 else contextlib.nullcontext() as pool:
         work = functools.partial(_count, options, names, len(systems))

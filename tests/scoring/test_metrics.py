@@ -1,5 +1,6 @@
 """Every figure is sacreBLEU's own, to the last printed digit."""
 
+import errno
 import functools
 import importlib.metadata
 import json
@@ -291,6 +292,15 @@ def test_several_processes_give_the_same_as_one():
         for one, other in zip(table, alone, strict=True):
             assert one.signature == other.signature
             np.testing.assert_array_equal(one.rows, other.rows)
+
+
+@pytest.mark.parametrize("place", ["multiprocessing.synchronize.SemLock.__init__", "tempfile.gettempdir"])
+def test_a_system_without_room_for_what_processes_share_has_one(monkeypatch, place):
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # /dev/shm is full, or there is no folder for a socket
+
+    monkeypatch.setattr(place, refuse)
+    assert measure_systems(SYSTEMS[:1], [LINES], MetricOptions(("bleu",)), processes=2)
 
 
 def test_a_killed_process_is_one_line():
