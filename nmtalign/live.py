@@ -29,7 +29,6 @@ _SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "architecture": ("recurrent",),
     "layers": (1,),
     "cell": ("paper", "cudnn"),
-    "attention": ("additive", "concat", "none"),
     "attention_kind": ("soft",),
     "attention_span": ("global",),
     "coverage": ("none",),

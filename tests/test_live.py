@@ -74,6 +74,9 @@ KINDS = {
     "Luong without attention": {"order": "update-look-generate", "attention": "none"},
     "both ways without attention": {"attention": "none"},
     "one way with attention": {"bidirectional": False, "order": "look-update-generate", "attention": "concat"},
+    "dot": {"attention": "dot"},
+    "dot, one way": {"attention": "dot", "bidirectional": False, "order": "update-look-generate"},
+    "general": {"attention": "general"},
     "no previous word": {"readout_previous_word": False},
 }
 
@@ -226,7 +229,6 @@ def samples_of(page):
     ("settings", "message"),
     [
         ({"cell": "lstm"}, "cannot run cell = lstm; it supports paper or cudnn"),
-        ({"attention": "dot"}, "cannot run attention = dot"),
         ({"copy": True}, "cannot run copy = True; it supports False"),
         ({"layers": 2, "order": "update-look-generate"}, "cannot run layers = 2; it supports 1"),
     ],

@@ -280,17 +280,21 @@ function liveEngine() {
       const fixed = attends ? null : ways === 2 ? Float64Array.of(...forward, ...last) : forward.slice();
       const initial = w["decoder.initial_weight"], bias = w["decoder.initial_bias"];
       const summary = fixed ?? last;
+      const keyWeight = w["decoder.attention.key_weight"]; // the score "dot" has none: its keys are sums of both directions
+      const key = (one) => keyWeight ? product(keyWeight, one) : ways === 2 ? one.subarray(0, n).map((h, k) => h + one[n + k]) : one;
       return {
-        annotations, fixed, keys: attends ? annotations.map((one) => product(w["decoder.attention.key_weight"], one)) : null,
+        annotations, fixed, keys: attends ? annotations.map(key) : null,
         initial: initial ? addProduct(Float64Array.from(bias), initial, summary).map(Math.tanh) : last.slice(),
       };
     }
 
-    /* The energies v_a . tanh(W_a s + keys_j), their softmax, and the context. `given` weights replace the softmax. */
+    /* The energies v_a . tanh(W_a s + keys_j), or s . keys_j of the scores "dot" and "general", their softmax, and the
+       context. `given` weights replace the softmax. */
     function attend(memory, state, given) {
       if (!attends) return { energies: null, weights: null, context: memory.fixed };
-      const query = product(w["decoder.attention.query_weight"], state), v = w["decoder.attention.vector"];
-      const energies = memory.keys.map((key) => key.reduce((sum, part, k) => sum + v[k] * Math.tanh(query[k] + part), 0));
+      const v = w["decoder.attention.vector"], query = v ? product(w["decoder.attention.query_weight"], state) : state;
+      const energies = memory.keys.map((key) =>
+        key.reduce((sum, part, k) => sum + (v ? v[k] * Math.tanh(query[k] + part) : query[k] * part), 0));
       const own = softmax(energies), weights = given ?? own;
       const context = new Float64Array(memory.annotations[0].length);
       memory.annotations.forEach((one, j) => { for (let k = 0; k < one.length; k++) context[k] += weights[j] * one[k]; });
