@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from nmtalign.alignment.hmm import FARTHEST, Posteriors, equal_choices, forward_backward, jump_weights
 from nmtalign.alignment.lexical import Counts, Floats, Ids, LexicalModel, Numbers, Tables, different
-from nmtalign.alignment.links import blocks, in_order
+from nmtalign.alignment.links import in_order
+from nmtalign.text.lines import blocks
 
 LONGEST = 100  # words on each side of a training pair, at most
 MODEL_1, ITERATIONS = 5, 10  # iterations of IBM Model 1, and iterations in total

@@ -8,10 +8,11 @@ which format a file has. Scores after a tab are ignored. Alignment files (HDF5) 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice, takewhile
+from functools import lru_cache
+from itertools import chain, islice, takewhile
 from operator import add
 from pathlib import Path
 from typing import Any, Literal
@@ -45,8 +46,14 @@ class GoldLinks:
     sure: frozenset[Link]
     possible: frozenset[Link]
 
+    @classmethod
+    def of(cls, links: Sequence[tuple[Link, bool]]) -> "GoldLinks":
+        """The links of a pair, each with whether it is sure; if all are, one set takes half the memory."""
+        possible, sure = frozenset(link for link, _ in links), frozenset(link for link, is_sure in links if is_sure)
+        return cls(possible if len(sure) == len(possible) else sure, possible)
+
     def turned(self) -> "GoldLinks":
-        return GoldLinks(*(frozenset((j, i) for i, j in links) for links in (self.sure, self.possible)))
+        return GoldLinks.of([((j, i), (i, j) in self.sure) for i, j in self.possible])
 
 
 NO_LINKS = GoldLinks(frozenset(), frozenset())
@@ -98,7 +105,7 @@ class LinkFigures:
 
 def count_links(links: Iterable[Link], gold: GoldLinks) -> LinkFigures:
     """Returns the figures of one pair."""
-    found = set(links)
+    found = frozenset(links)
     return LinkFigures(1, len(gold.sure), len(found), len(found & gold.sure), len(found & gold.possible))
 
 
@@ -179,30 +186,32 @@ def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> G
     The line may have scores (`AlignmentRecord.scored_links`). Raises InputError that starts with `where` (file and
     line).
     """
-    sure, possible = set(), set()
-    for part in SCORES.sub("", text).split():
-        match = _LINK.fullmatch(part)
-        if not match:
-            raise InputError(f"{where}: {part!r} is not a link; write 0-0 2-1, or 0p0 or 0?0 for a possible gold link")
-        link = _from_zero(int(match[1]), int(match[3]), part, where, base, role)
-        possible.add(link)
-        if match[2] == "-":
-            sure.add(link)
-    links = frozenset(possible)
-    return GoldLinks(links if len(sure) == len(links) else frozenset(sure), links)  # one set takes half the memory
+    try:
+        return GoldLinks.of([_parsed(part, base, role) for part in SCORES.sub("", text).split()])
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
 
 
-def _from_zero(i: int, j: int, part: str, where: str, base: int, role: Role) -> Link:
+@lru_cache(1 << 16)  # large files repeat few different links, each of which is read once and is one object
+def _parsed(part: str, base: int, role: Role) -> tuple[Link, bool]:
+    """Returns a link in Pharaoh's format, counted from 0, and whether it is sure."""
+    match = _LINK.fullmatch(part)
+    if not match:
+        raise InputError(f"{part!r} is not a link; write 0-0 2-1, or 0p0 or 0?0 for a possible gold link")
+    return _from_zero(int(match[1]), int(match[3]), repr(part), base, role), match[2] == "-"
+
+
+def _from_zero(i: int, j: int, where: str, base: int, role: Role) -> Link:
     if min(i, j) < base:
         raise InputError(
-            f"{where}: {part!r} has a position 0, but positions count from {base} here; if 0 is no word (NULL), leave "
-            f"such links out; if they count from 0, give --{role}-base 0"
+            f"{where} has a position 0, but positions count from {base} here; if 0 is no word (NULL), leave such links "
+            f"out; if they count from 0, give --{role}-base 0"
         )
     return i - base, j - base
 
 
 def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> list[GoldLinks]:
-    sure, possible = defaultdict[int, set[Link]](set), defaultdict[int, set[Link]](set)
+    found = defaultdict[int, list[tuple[Link, bool]]](list)
     for number, line in enumerate(map(str.strip, lines), 1):
         if not line:
             continue
@@ -214,12 +223,9 @@ def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> list
             )
         if int(match[1]) == 0:
             raise InputError(f"{where}: sentence 0; sentences count from 1 in this format, as in 0001 1 2 S")
-        pair, link = int(match[1]) - 1, _from_zero(int(match[2]), int(match[3]), line, where, base, role)
-        possible[pair].add(link)
-        if match[4] != "P":
-            sure[pair].add(link)
-    links = {pair: GoldLinks(frozenset(sure[pair]), frozenset(own)) for pair, own in possible.items()}
-    return [links.get(pair, NO_LINKS) for pair in range(max(links, default=-1) + 1)]
+        pair, link = int(match[1]) - 1, _from_zero(int(match[2]), int(match[3]), f"{where}: {line!r}", base, role)
+        found[pair].append((link, match[4] != "P"))
+    return [GoldLinks.of(found[pair]) if pair in found else NO_LINKS for pair in range(max(found, default=-1) + 1)]
 
 
 def _stored_links(path: Path) -> LinkFile:
@@ -382,15 +388,17 @@ def aer(
     expected = [answers.pair(number) for number in range(pairs)]
     found, notes = [], [*converted, *_notes(answers, files, config, pairs)]
     for (name, _), file in zip(systems, files, strict=True):
-        found.append(LinkEvaluation(name, _figures(file, expected), _signature(file, answers, expected)))
-        if note := _turned_note(file, expected):
+        links = [file.pair(number).possible for number in range(pairs)]
+        figures, turned = _figures(links, expected), _figures(([(j, i) for i, j in one] for one in links), expected)
+        found.append(LinkEvaluation(name, figures, _signature(file, answers, expected)))
+        if note := _turned_note(file, figures.aer, turned.aer):
             notes.append(f"{note} (or {'leave out ' if answers.reverse else ''}{REVERSE['gold']})")
     return LinkComparison(found, expected, notes)
 
 
-def _figures(file: LinkFile, gold: Sequence[GoldLinks]) -> LinkFigures:
-    both = ((file.pair(number).possible, pair) for number, pair in enumerate(gold))
-    figures = (count_links(links, pair) for links, pair in both if links or pair.possible)  # most of NAACL have none
+def _figures(found: Iterable[Collection[Link]], gold: Sequence[GoldLinks]) -> LinkFigures:
+    pairs = zip(found, gold, strict=True)
+    figures = (count_links(links, pair) for links, pair in pairs if links or pair.possible)  # most of NAACL have none
     return replace(sum(figures, LinkFigures()), pairs=len(gold))
 
 
@@ -403,14 +411,13 @@ def _notes(gold: LinkFile, files: Sequence[LinkFile], config: AerConfig, pairs: 
         )
     for file, base in [(gold, config.gold_base), *((file, config.links_base) for file in files)]:
         if base is None and file.format == "Pharaoh":
-            positions = [position for pair in file.pairs for link in pair.possible for position in link]
-            if min(positions, default=0) > 0:
+            links = chain.from_iterable(pair.possible for pair in file.pairs)
+            if min(chain.from_iterable(links), default=0) > 0:
                 yield f"{file.name}: no position is 0; if positions count from 1 there, give --{file.role}-base 1"
 
 
-def _turned_note(file: LinkFile, gold: Sequence[GoldLinks]) -> str:
-    """Returns a note if links fit far better with source and target exchanged; else ""."""
-    rate, other = _figures(file, gold).aer, _figures(file.turned(), gold).aer
+def _turned_note(file: LinkFile, rate: float, other: float) -> str:
+    """Returns a note if the AER of a file is far better with source and target exchanged; else ""."""
     if other >= rate - 0.1:
         return ""
     fix = "leave out" if file.reverse else "if it has the target first, give"

@@ -1,4 +1,4 @@
-"""Alignment records, hard links from soft weights, subword pieces merged to words, how they are printed, and blocks.
+"""Alignment records, hard links from soft weights, subword pieces merged to words, and how they are printed.
 
 A link is a pair (i, j): source word i and target word j, both counted from 0. `</s>` has no links.
 """
@@ -210,20 +210,6 @@ def make_record(
     log_probs = merge_log_probs(token_log_probs, target.starts)
     links = hard_links(merged, config.links, config.threshold or THRESHOLD) if config.links is not None else ()
     return AlignmentRecord(source.words, target.words, merged, log_prob, pair.number, log_probs, tuple(links))
-
-
-def blocks(parts: Iterable[tuple[In, int]], most: int) -> Iterator[list[In]]:
-    """Groups (part, number of its cells) into lists of consecutive parts with at most `most` cells, or of one part."""
-    block: list[In] = []
-    cells = 0
-    for part, size in parts:
-        if block and cells + size > most:
-            yield block
-            block, cells = [], 0
-        block.append(part)
-        cells += size
-    if block:
-        yield block
 
 
 def in_order(function: Callable[[In], Out], items: Iterable[In], threads: int, ahead: int = 3) -> Iterator[Out]:

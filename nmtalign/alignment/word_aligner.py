@@ -26,7 +26,6 @@ from nmtalign.alignment.links import (
     ModelPair,
     ModelSide,
     Pair,
-    blocks,
     empty_record,
     in_order,
     make_record,
@@ -39,7 +38,7 @@ from nmtalign.files import ALIGNER, sha256_of
 from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.languages import TextFit
-from nmtalign.text.lines import counted
+from nmtalign.text.lines import blocks, counted
 from nmtalign.text.tokenizer import EOS, UNK, SpacedWords, TokenCache, Tokenizer, Tokenizers, Vocabularies, Vocabulary
 
 _KIND, _VERSION = "word aligner", "3"

@@ -14,19 +14,19 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from nmtalign.errors import ResourceError
 from nmtalign.processor import usable_cores
+from nmtalign.text.lines import blocks
 from nmtalign.text.tokenizer import Counts, MosesWords, Tokenizers
 
 Pairs = Sequence[tuple[str, str]]
-Item = TypeVar("Item")
 
-CHUNK = 2_000  # pairs handed to a process at a time
+CHUNK, _CHARACTERS = 2_000, 2_000_000  # pairs and characters handed to a process at a time
 PARALLEL_FROM = 10  # blocks; fewer are tokenised before processes could start
 _IN_FLIGHT = 3  # chunks per process
 _COUNTED_WHOLE = 4  # chunks whose spacing is learned from every line
@@ -34,11 +34,9 @@ _COUNTED_STEP = 16  # in later chunks, the spacing is learned from every 16th li
 _KILLED = "a process of prep was killed (out of memory?); try fewer with --set workers=1"
 
 
-def blocks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Items, such as pairs, in blocks of `CHUNK`."""
-    iterator = iter(items)
-    while block := list(itertools.islice(iterator, CHUNK)):
-        yield block
+def blocks_of(pairs: Iterable[tuple[str, str]]) -> Iterator[Pairs]:
+    """Pairs in blocks of `CHUNK`, or fewer if they are long, such as documents: several blocks are in memory."""
+    return blocks(((pair, len(pair[0]) + len(pair[1])) for pair in pairs), _CHARACTERS, CHUNK)
 
 
 class Side(NamedTuple):

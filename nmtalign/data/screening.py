@@ -280,9 +280,10 @@ class Screening:
 
     def _rest(self, text: RawText, drawn: frozenset[int]) -> Iterator[Pairs]:
         """The pairs that are not in the sets; `lines` are then those of these pairs."""
-        lines, self.lines = self.lines, array("i")
-        for block in blocks_of(zip(itertools.count(), lines, text, strict=False)):
-            numbered = [(line, pair) for place, line, pair in block if place not in drawn]
+        places, self.lines = enumerate(self.lines), array("i")
+        for block in blocks_of(text):
+            pairs = zip(block, places, strict=False)
+            numbered = [(line, pair) for pair, (place, line) in pairs if place not in drawn]
             fresh = [not self._is_excluded([self._form(side) for side in pair]) for _, pair in numbered]
             numbered = self._without(IN_OTHER_SETS, numbered, fresh)
             self.lines.extend(line for line, _ in numbered)

@@ -8,7 +8,7 @@ installed version lacks the private ones, `Statistics` keeps the lines, and each
 import contextlib
 import functools
 import importlib.metadata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import ScoreConfig
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.languages import has_no_spaces, in_unspaced_script, main_language
+from nmtalign.text.lines import blocks
 from nmtalign.text.tokenizer import MosesWords
 from nmtalign.version import __version__
 
@@ -36,7 +37,7 @@ TOKENIZE = ("13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab")  # sacr
 _CHINESE = frozenset(("zh", "yue", "wuu", "lzh"))
 _JUDGED = 2000  # lines of a reference that show whether its script has spaces
 _PRIVATE = ("_extract_corpus_statistics", "_compute_score_from_stats")
-_BLOCK, _CHARACTERS = 200, 200_000  # sentences and characters that a process counts at a time
+_BLOCK, _CHARACTERS = 200, 200_000  # sentences and characters that a process counts at a time, which needs much memory
 _PARALLEL_FROM = 2_000  # sentences of all systems; fewer take less time than starting processes
 _KILLED = "a process that scores was killed (out of memory?); score fewer systems at a time"
 
@@ -185,10 +186,11 @@ def measure_systems(
     weight = 20 if "ter" in names else 1  # TER takes that many times as long
     small = not processes and weight * len(systems) * len(systems[0]) < _PARALLEL_FROM
     workers = 1 if small else process_count(processes)
-    blocks, counted = _blocks([*systems, *references]), []
+    sized = ((lines, sum(map(len, lines))) for lines in zip(*systems, *references, strict=True))
+    parts, counted = (list(zip(*rows, strict=True)) for rows in blocks(sized, _CHARACTERS, _BLOCK)), []
     with process_pool(workers, killed=_KILLED) if workers > 1 else contextlib.nullcontext() as pool:
         work = functools.partial(_count, options, names, len(systems))
-        for block in pool.map(work, blocks) if pool else map(work, blocks):
+        for block in pool.map(work, parts) if pool else map(work, parts):
             counted.append(block)
             advance(len(block[0][names[0]]))
     return [
@@ -198,16 +200,6 @@ def measure_systems(
         ]
         for number, lines in enumerate(systems)
     ]
-
-
-def _blocks(texts: Sequence[Lines]) -> Iterator[list[Lines]]:
-    """The same lines of all texts, some at a time: fewer if they are long, because counting needs much memory."""
-    start, size = 0, 0
-    for end in range(1, len(texts[0]) + 1):
-        size += sum(len(lines[end - 1]) for lines in texts)
-        if end - start == _BLOCK or size >= _CHARACTERS or end == len(texts[0]):
-            yield [lines[start:end] for lines in texts]
-            start, size = end, 0
 
 
 def _count(options: MetricOptions, names: Sequence[str], systems: int, texts: Sequence[Lines]) -> list[dict[str, Rows]]:

@@ -56,6 +56,19 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def blocks(parts: Iterable[tuple[T, int]], most: int, longest: int = sys.maxsize) -> Iterator[list[T]]:
+    """Groups (part, its size) into lists of at most `longest` consecutive parts and of size `most`, or of one part."""
+    block, total = list[T](), 0
+    for part, size in parts:
+        if block and (total + size > most or len(block) == longest):
+            yield block
+            block, total = [], 0
+        block.append(part)
+        total += size
+    if block:
+        yield block
+
+
 def check_counts(counts: Iterable[tuple[str, int]]) -> None:
     """Raises InputError naming the first missing line if a text, (name, lines), has another length than the first."""
     first, *others = counts

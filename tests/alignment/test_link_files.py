@@ -66,7 +66,10 @@ def test_numbered_lines(tmp_path):
     assert (pairs[0].sure, pairs[0].possible) == ({(0, 0), (1, 2)}, {(0, 0), (1, 2), (2, 1)})
     assert pairs[1] is NO_LINKS  # millions of sentences without links need little memory
     sure = parse_links("0-0 2-1", "links: line 1")
-    assert sure.sure is sure.possible
+    for links in (sure, sure.turned(), read_links(write(tmp_path, "1 1 1\n", "sure")).pairs[0]):
+        assert links.sure is links.possible
+    first, second = read_links(write(tmp_path, "7-8\n7-8 7p8\n", "equal")).pairs  # equal links are one object
+    assert next(iter(first.sure)) is next(iter(second.sure))
     assert parse_links("0-0 2p1", "gold: line 1").sure == {(0, 0)}
     assert pairs[2].sure == pairs[2].possible == {(1, 0), (0, 1), (0, 0)}
     with pytest.raises(InputError, match=r"links: sentence 1: link 2-3 \(counted from 1\) points outside the pair"):
@@ -82,7 +85,7 @@ def test_a_large_number_of_a_sentence_costs_little(tmp_path, monkeypatch):
     monkeypatch.setattr(link_files, "count_links", lambda *pair: counted.append(pair) or count(*pair))
     (system,) = link_files.aer([("links", links)], gold).systems
     assert system.figures == LinkFigures(99_999, 2, 2, 1, 1)
-    assert len(counted) == 3 * 3  # as it is, and for the note on exchanged sides in both orders
+    assert len(counted) == 2 * 3  # as it is, and for the note on exchanged sides
 
 
 def test_the_format_is_known_of_compressed_files_and_after_blank_lines(tmp_path):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from nmtalign.data.pipeline import tokenize_chunk, tokenize_pairs
+from nmtalign.data.pipeline import blocks_of, tokenize_chunk, tokenize_pairs
 from nmtalign.errors import InputError, ResourceError
 from nmtalign.text.tokenizer import SpacedWords, Tokenizers
 
@@ -53,6 +53,13 @@ def test_spaces_are_counted_in_all_lines_at_first_then_in_a_few():
         chunks = list(tokenize_pairs(moses, 0, lines, workers, spacing=True))
         assert [chunk.spacing["a", ";", ""] for chunk in chunks] == [20] * 4 + [2] * 8
         assert not any(chunk.spacing for chunk in tokenize_pairs(moses, 0, blocks(12), workers))
+
+
+def test_a_block_has_fewer_pairs_if_they_are_long(monkeypatch):
+    monkeypatch.setattr("nmtalign.data.pipeline.CHUNK", 3)
+    monkeypatch.setattr("nmtalign.data.pipeline._CHARACTERS", 10)
+    pairs = [("a", "b")] * 4 + [("a" * 8, "b"), ("", "b" * 50), ("a", "")]
+    assert [*blocks_of(pairs)] == [pairs[:3], pairs[3:4], pairs[4:5], pairs[5:6], pairs[6:]]
 
 
 def test_no_more_is_read_than_is_in_flight():
