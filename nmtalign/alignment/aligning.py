@@ -82,22 +82,19 @@ def align(
         directions = models.records(read_windows(models.read, pairs, own, first), own)
     else:
         from nmtalign.alignment.forced_decoding import Aligner
+        from nmtalign.core.numerics import using_threads
 
         if len(models) > 1:
             check_directions(*models)
         aligners = [Aligner(loaded, own, turned=bool(place)) for place, loaded in enumerate(models)]
         read = read_windows(lambda window: [aligner.read(window) for aligner in aligners], pairs, own, first)
-        directions = chain.from_iterable(
+        found = chain.from_iterable(
             zip(*(aligner.records(part) for aligner, part in zip(aligners, parts, strict=True)), strict=True)
             for parts in read
         )
-    records = (one[0] if method is None else join(one[0], one[1], method, config.threshold) for one in directions)
-    if isinstance(models, WordAligner):
-        return records
-    from nmtalign.core.numerics import using_threads
-
-    # The number of threads changes only while a record is computed, not while the caller works on it.
-    return iter(using_threads(config.threads)(lambda: next(records, None)), None)
+        # The number of threads changes only while records are computed, not while the caller works on them.
+        directions = iter(using_threads(config.threads)(lambda: next(found, None)), None)
+    return (one[0] if method is None else join(one[0], one[1], method, config.threshold) for one in directions)
 
 
 def without_auto(config: AlignConfig, models: Models) -> AlignConfig:

@@ -16,12 +16,13 @@ from torch.nn import functional as F
 
 from nmtalign.core.attention import Memory
 from nmtalign.core.copying import known_words
-from nmtalign.core.decoder import DecoderState, RecurrentDecoder, StepOutput
+from nmtalign.core.decoder import DecoderState, RecurrentDecoder
 from nmtalign.core.latent_alignment import Latent
 from nmtalign.core.model import Embedding, TranslationModel
 from nmtalign.core.numerics import joined, matrices, maxout, wide
 
 M = TypeVar("M", bound=nn.Module)
+SearchStep = tuple[DecoderState, Tensor, Tensor | None, Tensor | None, Tensor | None]  # see `Inference.step`
 _BLOCK = 4096  # words whose rows are computed together, at most
 _NEW_WORDS = 16  # words of each product for words that occur for the first time
 
@@ -61,9 +62,7 @@ class Inference:
         """The state of one row per sentence."""
         return self._decoder.start(memory)
 
-    def step(
-        self, memory: Memory, state: DecoderState, previous: Tensor | None
-    ) -> tuple[DecoderState, Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    def step(self, memory: Memory, state: DecoderState, previous: Tensor | None) -> SearchStep:
         """One step from the previous words (N,), or None at the first.
 
         Returns (state, features (N, r), weights (N, Tx), gate (N,), log_weights). N is a multiple of the number of
@@ -74,19 +73,19 @@ class Inference:
         if previous is not None and self._copying is not None:
             previous = known_words(previous, self.config.target_vocabulary_size)
         if self._folded is not None:
-            state, output, features, gate, log_weights = self._folded.step(memory, state, previous)
+            state, features, weights, gate, log_weights = self._folded.step(memory, state, previous)
         else:
             no_word = self.output_weight.new_zeros(len(state), self.config.embedding)
             words = no_word if previous is None else self.model.target_embedding(previous).to(self.dtype)
             state, output = self._decoder.step(memory, state, words)
-            contexts, log_weights = output.contexts, None
-            if self.model.latent is not None and output.weights is not None:
-                contexts, log_weights = _alternatives(self.model.latent, output.weights, memory.values)
+            contexts, weights, log_weights = output.contexts, output.weights, None
+            if self.model.latent is not None and weights is not None:
+                contexts, log_weights = _alternatives(self.model.latent, weights, memory.values)
             features = self._readout.features(output.states, words, self._readout.products(contexts))
             gate = None if self._copying is None else self._copying(output.states, words, output.contexts)
         if log_weights is not None and log_weights.shape[1] == 1:  # a single alternative is certain
             features, log_weights = features[:, 0], None
-        return state, features, output.weights, gate, log_weights
+        return state, features, weights, gate, log_weights
 
 
 def in_dtype(module: M, dtype: torch.dtype) -> M:
@@ -123,10 +122,8 @@ class FoldedWeights:
             joined([cell.input_bias(), readout.bias, *(gate.bias for gate in gates)], dtype),
         )
 
-    def step(
-        self, memory: Memory, state: DecoderState, previous: Tensor | None
-    ) -> tuple[DecoderState, StepOutput, Tensor, Tensor | None, Tensor | None]:
-        """As `Inference.step`, over a folded memory: (state, results of the decoder, features, gate, log_weights)."""
+    def step(self, memory: Memory, state: DecoderState, previous: Tensor | None) -> SearchStep:
+        """As `Inference.step`, over a folded memory."""
         words = self._words.no_word(len(state)) if previous is None else self._words(previous)
         state, output = self.decoder.order(self._layer, memory, state, words[:, : self._width])
         total = F.linear(output.states, self._state_weight)
@@ -141,7 +138,7 @@ class FoldedWeights:
         gate = total[:, -1] if self._has_gate else None
         if self._factor is not None:
             features = F.linear(features, self._factor)
-        return state, output, features, gate, log_weights
+        return state, features, output.weights, gate, log_weights
 
 
 def _alternatives(latent: Latent, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -157,8 +157,8 @@ class ModelSession(Session):
         else:
             found = self._mixture(rows, self._log_weights)
         if self._copies is not None and self._gate is not None and self.weights is not None:
-            sentences = torch.arange(rows.start, rows.stop, device=self.device) * len(self._memory.values)
-            sentences //= len(self._features)
+            each = len(self._features) // len(self._memory.values)  # rows of a sentence
+            sentences = torch.arange(rows.start, rows.stop, device=self.device) // each
             self._copies.mix(found, self._gate[rows], self.weights[rows], sentences)
         return found
 

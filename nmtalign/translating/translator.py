@@ -64,7 +64,7 @@ from nmtalign.settings.definition import (
 )
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.languages import has_no_spaces
-from nmtalign.text.tokenizer import UNK_ID, WORD_START, Subwords, TextBytes
+from nmtalign.text.tokenizer import UNK_ID, Subwords, TextBytes
 from nmtalign.translating.glossary import Glossary
 from nmtalign.translating.requests import Piece, Request, RequestReader, TokenizedLine
 from nmtalign.translating.unknown_words import read_lexicon, replace_unknowns
@@ -409,19 +409,7 @@ class Translator:
             return tokens
         for place in self._reader.places(line, tokens):
             ids[place] = _GIVEN
-        tokenizers = self.loaded.tokenizers
-        names = tokenizers.source.words(line.tokens)
-        words = [names[word] for word in tokenizers.source.word_index(line.tokens)]
-        unknown = {place for place, number in enumerate(line.ids) if number == UNK_ID}
-        copies, word_start = words, WORD_START if self._subwords else ""
-        if self._subwords:
-            # Only the unknown piece of a word is copied; its other pieces have their own places in the translation.
-            copies = [token if k in unknown else word_start + words[k] for k, token in enumerate(line.tokens)]
-        languages = tokenizers.source_language, tokenizers.target_language
-        elide = tokenizers.kind == "moses" and languages[1] == "fr"
-        return replace_unknowns(
-            ids, tokens, weights, words, copies, self._lexicon, word_start, unknown, languages, elide
-        )
+        return replace_unknowns(ids, tokens, weights, line.ids, line.tokens, self.loaded.tokenizers, self._lexicon)
 
 
 @lru_cache(4)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmtalign.text.languages import SENTENCE_ENDS, capitalised, lower_case, upper_case
-from nmtalign.text.tokenizer import UNK_ID, is_word_or_number, read_entries
+from nmtalign.text.tokenizer import UNK_ID, WORD_START, Subwords, Tokenizers, is_word_or_number, read_entries
 
 Weights = npt.NDArray[np.float32]
 
@@ -35,27 +35,33 @@ def replace_unknowns(
     ids: Sequence[int],
     tokens: Sequence[str],
     weights: Sequence[Weights],
-    words: Sequence[str],
-    copies: Sequence[str],
+    source_ids: Sequence[int],
+    source_tokens: Sequence[str],
+    tokenizers: Tokenizers,
     lexicon: Mapping[str, str],
-    word_start: str = "",
-    unknown: Collection[int] = (),
-    languages: tuple[str, str] = ("", ""),
-    elide: bool = False,
 ) -> list[str]:
     """Replaces each unknown target token by a translation or a copy of the source token that it is aligned with.
 
     `ids` and `tokens` are those of the target. `weights` (Ty + 1, Tx), of each piece of the line, have one column per
-    source token and a last one for `</s>`; the last row and column are ignored. For the source token i with the largest
-    weight, the replacement is the lexicon's translation of its word (words[i]), preceded by `word_start`; without a
-    translation it is the copy copies[i]. Words are always preferred to punctuation. Source tokens that replace nothing
-    yet are preferred to others, and those in `unknown` to known ones, unless their weights are far smaller.
-    A translation takes the case of the source word, at the start of a sentence that of the source sentence. With
-    `elide` a French article or a similar word before a replaced word is elided, or restored, as necessary.
+    source token and a last one for `</s>`; the last row and column are ignored. For the source token with the largest
+    weight, the replacement is the lexicon's translation of its word; without a translation it is a copy of this word,
+    of an unknown piece a copy of the piece. Words are always preferred to punctuation. Source tokens that replace
+    nothing yet are preferred to others, and unknown ones to known ones, unless their weights are far smaller.
+    A translation takes the case of the source word, at the start of a sentence that of the source sentence. With Moses
+    words a French article or a similar word before a replaced word is elided, or restored, as necessary.
     """
     replaced, used = list(tokens), set[int]()
-    if not copies:
+    if not source_tokens:
         return replaced
+    unknown = {place for place, number in enumerate(source_ids) if number == UNK_ID}
+    words, copies, word_start = source_tokens, source_tokens, ""
+    if isinstance(tokenizers.source, Subwords):
+        names, word_start = tokenizers.source.words(source_tokens), WORD_START
+        words = [names[word] for word in tokenizers.source.word_index(source_tokens)]
+        # Only the unknown piece of a word is copied; its other pieces have their own places in the translation.
+        copies = [token if k in unknown else word_start + words[k] for k, token in enumerate(source_tokens)]
+    languages = tokenizers.source_language, tokenizers.target_language
+    elide = tokenizers.kind == "moses" and languages[1] == "fr"
     capital = _is_capitalised(next(filter(is_word_or_number, words), ""))
     firsts = accumulate((piece.shape[1] - 1 for piece in weights), initial=0)  # the first source token of each piece
     rows = ((first, row[:-1]) for first, piece in zip(firsts, weights, strict=False) for row in piece[:-1])

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from nmtalign.text.tokenizer import UNK_ID
+from nmtalign.text.tokenizer import UNK_ID, Subwords, Tokenizers
 from nmtalign.translating.unknown_words import read_lexicon, replace_unknowns
+
+MOSES = Tokenizers.moses("en", "de")
 
 
 def test_the_most_probable_translation_wins_and_of_equal_ones_the_first(tmp_path):
@@ -20,15 +22,35 @@ def rows(*places, width):
     return np.eye(width + 1, dtype=np.float32)[[*places, width]]
 
 
+def replace(ids, tokens, weights, words, lexicon, unknown=(), tokenizers=MOSES):
+    """The result of `replace_unknowns`, with the source tokens `words`, of which those at the places `unknown` are."""
+    source_ids = [UNK_ID if place in unknown else 5 for place in range(len(words))]
+    return replace_unknowns(ids, tokens, weights, source_ids, words, tokenizers, lexicon)
+
+
 def replaced(source, target, places, lexicon, languages="en de"):
     """Unknown target words "_", each aligned with the place given for it."""
     words, tokens = source.split(), target.replace("_", "<unk>").split()
     ids = [UNK_ID if word == "<unk>" else 5 for word in tokens]
     left = iter(places)
     weights = rows(*(next(left) if number == UNK_ID else 0 for number in ids), width=len(words))
-    first, second = languages.split()
-    how = {"languages": (first, second), "elide": second == "fr"}
-    return " ".join(replace_unknowns(ids, tokens, [weights], words, words, lexicon, **how))
+    tokenizers = Tokenizers.moses(*languages.split())
+    return " ".join(replace(ids, tokens, [weights], words, lexicon, tokenizers=tokenizers))
+
+
+class Pieces(Subwords):
+    """Pieces of words as a subword tokeniser makes them."""
+
+    kind = "sentencepiece"
+
+    def pieces(self):
+        return ()
+
+    def tokenize(self, line):
+        return line.split()
+
+    def detokenize(self, tokens):
+        return "".join(tokens).removeprefix("▁")
 
 
 def test_each_unknown_is_replaced_by_what_it_is_aligned_with():
@@ -46,13 +68,16 @@ def test_each_unknown_is_replaced_by_what_it_is_aligned_with():
         np.float32,
     )
     lexicon = {"hedgehogs": "hérissons", "sees": "regarde"}
-    assert replace_unknowns(ids, tokens, [weights], words, words, lexicon) == ["Ann", "voit", "hérissons", "regarde"]
-    copies = ["▁Ann", "▁sees", "▁hedgehogs"]
-    marked = replace_unknowns(ids, tokens, [weights], words, copies, lexicon, word_start="▁")
-    assert marked == ["▁Ann", "voit", "▁hérissons", "▁regarde"]
+    assert replace(ids, tokens, [weights], words, lexicon) == ["Ann", "voit", "hérissons", "regarde"]
+    pieces = Tokenizers(Pieces(), Pieces())
+    for marked, unknown, expected in (
+        (["▁Ann", "▁sees", "▁hedgehogs"], (), ["▁Ann", "voit", "▁hérissons", "▁regarde"]),
+        (["▁a", "nn", "▁saw"], (1,), ["nn", "voit", "▁saw", "▁ann"]),  # only the piece that is unknown is copied
+    ):
+        assert replace(ids, tokens, [weights], marked, lexicon, unknown, pieces) == expected
     assert tokens[0] == "<unk>"
-    assert replace_unknowns(ids, tokens, [weights[:, 3:]], [], [], lexicon) == tokens
-    assert replace_unknowns([-1, 5, -1, -1], tokens, [weights], words, words, lexicon) == tokens  # a prefix
+    assert replace(ids, tokens, [weights[:, 3:]], [], lexicon) == tokens
+    assert replace([-1, 5, -1, -1], tokens, [weights], words, lexicon) == tokens  # a prefix
 
 
 @pytest.mark.parametrize(
@@ -123,9 +148,9 @@ def test_french_is_elided_before_what_replaces(target, place, result):
 def test_which_source_word_an_unknown_one_represents():
     words = ["foxes", ",", "martens", "eat"]
 
-    def place(*weights, **more):
+    def place(*weights, unknown=()):
         row = np.array([weights, [0, 0, 0, 0, 1]], np.float32)
-        return replace_unknowns([UNK_ID], ["<unk>"], [row], words, words, {}, **more)[0]
+        return replace([UNK_ID], ["<unk>"], [row], words, {}, unknown)[0]
 
     assert place(0.2, 0.7, 0.1, 0.0, 0.0) == "foxes"  # a punctuation mark is not chosen if there is a word
     assert place(0.5, 0.0, 0.2, 0.0, 0.3) == "foxes"
@@ -134,9 +159,9 @@ def test_which_source_word_an_unknown_one_represents():
     twice = np.array([[0.7, 0, 0.1, 0.2, 0], [0.7, 0, 0.1, 0.2, 0], [0.99, 0, 0.01, 0, 0]], np.float32)
     weights = np.vstack([twice, [[0, 0, 0, 0, 1]]]).astype(np.float32)
     tokens = ["<unk>"] * 3
-    assert replace_unknowns([UNK_ID] * 3, tokens, [weights], words, words, {}) == ["foxes", "eat", "foxes"]
+    assert replace([UNK_ID] * 3, tokens, [weights], words, {}) == ["foxes", "eat", "foxes"]
     marks = np.array([[0.1, 0.9, 0], [0, 0, 1]], np.float32)
-    assert replace_unknowns([UNK_ID], ["<unk>"], [marks], [",", "!"], [",", "!"], {}) == ["!"]
+    assert replace([UNK_ID], ["<unk>"], [marks], [",", "!"], {}) == ["!"]
 
 
 def test_a_line_in_pieces_is_as_one():
@@ -146,9 +171,9 @@ def test_a_line_in_pieces_is_as_one():
     whole = np.zeros((6, 8), np.float32)
     whole[:3, :4], whole[:3, 7], whole[3:, 4:] = first[:3, :4], first[:3, 4], last
     ids, tokens = [UNK_ID] * 5, ["<unk>"] * 5
-    expected = replace_unknowns(ids, tokens, [whole], words, words, {"w5": "cinq"}, unknown=[1, 6])
+    expected = replace(ids, tokens, [whole], words, {"w5": "cinq"}, [1, 6])
     assert "<unk>" not in expected
-    assert replace_unknowns(ids, tokens, [first, empty, last], words, words, {"w5": "cinq"}, unknown=[1, 6]) == expected
+    assert replace(ids, tokens, [first, empty, last], words, {"w5": "cinq"}, [1, 6]) == expected
 
 
 def test_no_part_of_a_line_is_copied_for_a_word():
@@ -158,7 +183,7 @@ def test_no_part_of_a_line_is_copied_for_a_word():
             return super().__getitem__(place)
 
     words = Whole(["Fox", "Fox"])
-    found = replace_unknowns([UNK_ID] * 2, ["<unk>"] * 2, [rows(0, 1, width=2)], words, words, {"fox": "renard"})
+    found = replace([UNK_ID] * 2, ["<unk>"] * 2, [rows(0, 1, width=2)], words, {"fox": "renard"})
     assert found == ["Renard", "Renard"]
 
 
@@ -167,5 +192,6 @@ def test_given_words_are_not_elided():
     words = ["the", "tree"]
     for given, expected in ((-1, ["le", "arbre"]), (5, ["l'", "arbre"])):
         ids, tree = [given, UNK_ID], {"tree": "arbre"}
-        found = replace_unknowns(ids, ["le", "<unk>"], [weights], words, words, tree, elide=True)
+        french = Tokenizers.moses("en", "fr")
+        found = replace(ids, ["le", "<unk>"], [weights], words, tree, tokenizers=french)
         assert found == expected
