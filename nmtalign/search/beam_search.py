@@ -228,8 +228,7 @@ class _CopyColumns:
 class _ReusedBuffers:
     """Memory that one step after the other uses: the first use of new pages would cost as much as the work on them."""
 
-    def __init__(self) -> None:
-        self._flat = torch.empty(0)
+    _flat = torch.empty(0)
 
     def take(self, count: int, shape: tuple[int, int], like: Tensor) -> list[Tensor]:
         """Returns `count` uninitialised (r, U) buffers with the dtype of `like`; they overwrite earlier ones."""
