@@ -108,7 +108,8 @@ def with_settings(*classes: type) -> Callable[[Callable[..., None]], Callable[..
                 sys.stdout.write(chosen.text())
             else:
                 files = (getattr(made, name, "") for made in settings for name, one in found.items() if one.is_path)
-                check_inputs(*workspace.own, *(Path(file) for file in files if file))
+                # No command may replace these by another file.
+                check_inputs(workspace.file, workspace.data, workspace.model, *(Path(file) for file in files if file))
                 if not arguments.get("quiet"):
                     own = (made for made in settings if made.unused)
                     warnings += (one for made in own for one in definition.without_effect(made, *chosen_layers))

@@ -474,11 +474,6 @@ class Workspace:
         return {name: (source, target) for name, (source, target) in self.pairs.items() if target is not None}
 
     @property
-    def own(self) -> tuple[Path | None, ...]:
-        """What no command may replace by another file: nmtalign.toml, and the files of the corpus and the model."""
-        return self.file, self.data, self.model
-
-    @property
     def test_files(self) -> FilePair | None:
         """The test set as two files: those of nmtalign.toml, else those that prep wrote into the data folder."""
         if "test" in self.file_pairs:
