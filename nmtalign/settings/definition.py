@@ -65,7 +65,7 @@ class Setting:
     adaptable: bool = False  # a model may differ in it from the model that its training starts from
     of_vocabulary: bool = False  # without effect if the vocabularies of a model or of another corpus are used
     since: str = ""  # the version that introduced it, if that was not the first one
-    at_least: float | None = None
+    at_least: float = 0
     at_most: float | None = None
     above: float | None = None
     below: float | None = None
@@ -87,8 +87,8 @@ class Setting:
             return
         largest = _MOST_INTEGER if self.base is int else sys.float_info.max  # the largest one that can be stored
         for bound, kept, rule in (
-            (self.lowest, operator.ge, "at least"),
             (self.above, operator.gt, "greater than"),
+            (self.at_least, operator.ge, "at least"),
             (largest if self.at_most is None and self.below is None else self.at_most, operator.le, "at most"),
             (self.below, operator.lt, "less than"),
         ):
@@ -120,11 +120,6 @@ class Setting:
             with contextlib.suppress(ValueError):
                 return self.base(text)
         return text
-
-    @property
-    def lowest(self) -> float | None:
-        """The smallest value of a number: 0, unless the definition states another bound."""
-        return 0 if self.at_least is None and self.above is None else self.at_least
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -469,15 +464,11 @@ class Workspace:
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
-    def file_pairs(self) -> Mapping[str, FilePair]:
-        """The texts of `pairs` that are two files."""
-        return {name: (source, target) for name, (source, target) in self.pairs.items() if target is not None}
-
-    @property
     def test_files(self) -> FilePair | None:
         """The test set as two files: those of nmtalign.toml, else those that prep wrote into the data folder."""
-        if "test" in self.file_pairs:
-            return self.file_pairs["test"]
+        source, target = self.pairs.get("test", (None, None))
+        if source and target:
+            return source, target
         names = stored_texts(self.data).get("test")
         return (self.data / names[0], self.data / names[1]) if names else None
 
