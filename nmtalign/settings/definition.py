@@ -494,7 +494,9 @@ def load_workspace(config: Path | None) -> Workspace:
     known = {"corpus": [*_PAIRS, "gold", "tests"], **{name: [*settings] for name, settings in SECTIONS.items()}}
     known = {"": [*_TOP, *known], **known, "train": ["preset", *known["train"]]}
     for name in known:
-        _check_section(path, lines, known, name, _table(path, table, name) if name else table)
+        keys = _table(path, table, name) if name else table
+        if unknown := [key for key in keys if key not in known[name]]:
+            _refuse_key(path, lines, known, name, unknown[0])
     corpus = _table(path, table, "corpus")
     tests = _table(path, {"corpus.tests": corpus.get("tests", {})}, "corpus.tests")
     names: dict[str, Any] = {key: _text(str(path), key, table[key]) for key in _TOP if key in table}
@@ -522,17 +524,14 @@ def _section(path: Path, name: str, table: Mapping[str, Any]) -> Mapping[str, An
     return {**table, **{key: str(path.parent / _text(origin, key, table[key])) for key in paths}}
 
 
-def _check_section(
-    path: Path, lines: Sequence[str], known: Mapping[str, Sequence[str]], name: str, keys: Iterable[str]
-) -> None:
-    """Raises UsageError for the first unknown key of a section ("" is the part before the first one), with its line."""
-    for key in (key for key in keys if key not in known[name]):
-        origin = f"{path}{_line_of(lines, name, key)}: {f'[{name}]: ' if name else ''}"
-        if homes := [section for section, keys in known.items() if section and key in keys]:
-            raise UsageError(f"{origin}'{key}' belongs in {' or '.join(f'[{home}]' for home in homes)}")
-        if name and key in _TOP:
-            raise UsageError(f"{origin}'{key}' belongs before the first [section]")
-        check_keys(origin.removesuffix(": "), [key], known[name])
+def _refuse_key(path: Path, lines: Sequence[str], known: Mapping[str, Sequence[str]], name: str, key: str) -> None:
+    """Raises UsageError for an unknown key of a section ("" is the part before the first one), with its line."""
+    origin = f"{path}{_line_of(lines, name, key)}: {f'[{name}]: ' if name else ''}"
+    if homes := [section for section, keys in known.items() if section and key in keys]:
+        raise UsageError(f"{origin}'{key}' belongs in {' or '.join(f'[{home}]' for home in homes)}")
+    if name and key in _TOP:
+        raise UsageError(f"{origin}'{key}' belongs before the first [section]")
+    check_keys(origin.removesuffix(": "), [key], known[name])
 
 
 def _line_of(lines: Sequence[str], section: str, key: str) -> str:
