@@ -143,7 +143,7 @@ def translate_files(
             run = FileTranslation(texts, output, config, resume, saved or None, notify)
         else:
             run = FileScores(paths, Path(given), output, config, n_best_list is not None, rescore, notify)
-        if isinstance(run, FileScores) or not run.is_done(_several(models)):  # scores are never resumed
+        if not (resume and isinstance(run, FileTranslation) and run.is_done(_several(models))):
             wanted = bool(saved) or config.alignment != "none" or bool(config.markup and not config.aligner)
             translator = Translator(load_models(_several(models), config), config, alignments=wanted)
             for notice in translator.notices():

@@ -503,22 +503,19 @@ def _opened(path: Path) -> Iterator[tuple[FileIO, dict[str, str]]]:
         with open_regular(path) as stream, disk_errors(path, "read"):
             name = Path(f"/dev/fd/{stream.fileno()}")
             with safe_open(name if name.exists() else path, "np") as file:
-                yield stream, _metadata(path, file.metadata())
+                stored: Mapping[str, str] = file.metadata() or {}
+            if "nmtalign" not in stored:
+                raise FormatError(f"{path}: written by another program, or by an earlier version of nmtalign")
+            metadata = parse_json(stored["nmtalign"])
+            if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+                raise FormatError(f"{path}: damaged: its metadata are not texts")
+            metadata.pop("sha256", None)
+            if (version := metadata.pop("format_version", "")) != str(FORMAT_VERSION):
+                known = f"and this version of nmtalign reads {FORMAT_VERSION}"
+                raise FormatError(f"{path}: has the format {version[:60]}, {known}")
+            yield stream, metadata
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise FormatError(f"{path}: damaged, or not a safetensors file ({reason})") from None
-
-
-def _metadata(path: Path, stored: Mapping[str, str] | None) -> dict[str, str]:
-    """The metadata that were given to `save_tensors`."""
-    if not stored or "nmtalign" not in stored:
-        raise FormatError(f"{path}: written by another program, or by an earlier version of nmtalign")
-    metadata = parse_json(stored["nmtalign"])
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise FormatError(f"{path}: damaged: its metadata are not texts")
-    metadata.pop("sha256", None)
-    if (version := metadata.pop("format_version", "")) != str(FORMAT_VERSION):
-        raise FormatError(f"{path}: has the format {version[:60]}, and this version of nmtalign reads {FORMAT_VERSION}")
-    return metadata

@@ -75,6 +75,7 @@ FACTS: Mapping[str, object] = {
 }
 _BLOCK = struct.Struct("<QI")  # bytes and checksum of what follows
 _CELLS = 2_000_000  # weights that are in memory together
+_JOURNAL_DAMAGE = "file of an interrupted run", "move it away, or leave out --resume"
 _PAGE = 1024  # records that are read together
 _SEAL_AT_ONCE = 1 << 26  # bytes; the checksum of a larger file takes seconds, and only `info` compares it
 _COMPRESSION = 1  # level of gzip: higher levels take several times as long for hardly smaller files
@@ -429,7 +430,7 @@ class AlignmentWriter:
     def _continue(self) -> None:
         """Continues the journal after its last complete block; removes what follows."""
         end = 0
-        with self._damaged_journal():
+        with hdf5.damage(self.partial, *_JOURNAL_DAMAGE):
             for payload, place in self._payloads():
                 if not end:
                     check_same(self.partial, dict(parse_json(payload)), self._settings)
@@ -446,9 +447,6 @@ class AlignmentWriter:
             self._journal.cut(end)
         else:
             self._start()
-
-    def _damaged_journal(self) -> contextlib.AbstractContextManager[None]:
-        return hdf5.damage(self.partial, "file of an interrupted run", "move it away, or leave out --resume")
 
     def _payloads(self) -> Iterator[tuple[bytes, int]]:
         """Yields the content of each complete block, the settings first, and the place where it ends."""
@@ -501,7 +499,8 @@ class AlignmentWriter:
         """Writes the HDF5 file of the journal. If that fails, there is no new file, and the journal stays."""
         for left in self.path.parent.glob(f".{glob.escape(self.path.name)}.[0-9]*.partial"):
             left.unlink(missing_ok=True)  # from a run that was killed in this method
-        with self._damaged_journal(), atomic_path(self.path) as temporary, hdf5.created(temporary) as file:
+        damage = hdf5.damage(self.partial, *_JOURNAL_DAMAGE)
+        with damage, atomic_path(self.path) as temporary, hdf5.created(temporary) as file:
             rises = {"nmtalign_version": __version__, "sentence_ids_rise": True}
             hdf5.write_attributes(file, {**self.attributes, **rises})
             datasets, packed = {}, {"compression": "gzip", "compression_opts": _COMPRESSION, "shuffle": True}

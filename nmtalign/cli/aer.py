@@ -54,7 +54,7 @@ def aer(
     if gold is None or not files:
         raise UsageError("give found links and gold links: nmtalign aer LINKS GOLD")
     systems = common.name_files(files)
-    texts = tuple(chosen.workspace.file_pairs.values())
+    texts = tuple((first, second) for first, second in chosen.workspace.pairs.values() if second)
     with common.live_line("comparing the links", quiet):
         found = nmtalign.aer(systems, gold, source=source, target=target, others=texts, config=settings)
     for note in found.notes:

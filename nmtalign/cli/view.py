@@ -65,7 +65,7 @@ def view(
     name, reason = ("rank", "a page has all entries of a list") if page else ("limit", "only a page has a limit")
     if name in chosen.typed:
         tell(f"warning: --{name} has no effect: {reason}")
-    common.check_inputs(*workspace.own, *(path for _, path in files))
+    common.check_inputs(*(path for _, path in files))
     with common.live_line("drawing", quiet or output is None):
         text = draw(
             [(common.escaped(name), path) for name, path in files],

@@ -25,7 +25,6 @@ from nmtalign.core.numerics import (
     SharedWeight,
     add_product,
     aligned,
-    apply,
     check_wanted,
     fused,
     over_steps,
@@ -110,7 +109,8 @@ class PaperCell(GatedCell):
 
     def recurrent(self) -> tuple[Tensor, ...]:
         """U_z and U_r (*D, 2n, n), and U (*D, n, n)."""
-        return _halves(self.recurrent_weight)
+        gates, candidate = cast(Tensor, self.recurrent_weight).split([2 * self.size, self.size], -2)
+        return gates, candidate
 
 
 class CudnnCell(GatedCell):
@@ -135,7 +135,8 @@ class CudnnCell(GatedCell):
 
     def recurrent(self) -> tuple[Tensor, ...]:
         """U_r and U_z (*D, 2n, n), U (*D, n, n), and its bias b_U (*D, n); the inputs have those of the gates."""
-        return *_halves(self.recurrent_weight), self.recurrent_bias[..., 2 * self.size :]
+        gates, candidate = cast(Tensor, self.recurrent_weight).split([2 * self.size, self.size], -2)
+        return gates, candidate, self.recurrent_bias[..., 2 * self.size :]
 
     def input_bias(self) -> Tensor:
         """The biases (*D, 3n) of the inputs, and of the recurrent products of the gates."""
@@ -200,7 +201,7 @@ def unroll(cell: GatedCell, inputs: Tensor, initial: Tensor, skip: Tensor | None
     """
     if (pass_class := FAST_PASSES.get(type(cell))) is not None:
         constants = pass_class, skip, torch.is_grad_enabled()
-        return cast(tuple[Tensor, Tensor], apply(_Unroll, *constants, inputs, initial, *cell.recurrent()))
+        return cast(tuple[Tensor, Tensor], _Unroll.apply(*constants, inputs, initial, *cell.recurrent()))
     states, weights = [initial], cell.shared_recurrent()
     for step, step_inputs in enumerate(inputs):
         new = cell.step(step_inputs, states[-1], *weights)
@@ -211,12 +212,6 @@ def unroll(cell: GatedCell, inputs: Tensor, initial: Tensor, skip: Tensor | None
 def _product(state: Tensor, weight: Weight, addend: Tensor) -> Tensor:
     """W state + addend, a product in the dtype of the addend, as numbers in the dtype of the state."""
     return product(state.to(addend.dtype), weight, addend).to(state.dtype)
-
-
-def _halves(weight: Tensor | None) -> tuple[Tensor, ...]:
-    """The recurrent weights of two gates (*D, 2n, n) and of the candidate (*D, n, n)."""
-    weight = cast(Tensor, weight)
-    return tuple(weight.split([2 * weight.shape[-1], weight.shape[-1]], -2))
 
 
 class Steps:

@@ -20,6 +20,7 @@ from nmtalign.core.attention import (
     AdditiveAttention,
     AdditivePass,
     Attention,
+    CoverageAttention,
     FusedAdditivePass,
     Look,
     Memory,
@@ -31,7 +32,6 @@ from nmtalign.core.numerics import (
     Initialised,
     Role,
     add_product,
-    apply,
     check_wanted,
     over_steps,
     product,
@@ -273,7 +273,7 @@ class RecurrentDecoder(Decoder):
             initial = initial.to(wide(summary.dtype)).tanh()
         if not isinstance(attention, Attention):
             return Memory(summary, None, padding, initial)
-        fertilities = attention.fertilities(annotations)
+        fertilities = attention.fertilities(annotations) if isinstance(attention, CoverageAttention) else None
         return Memory(annotations, attention.keys(annotations), padding, initial, fertilities)
 
     def start(self, memory: Memory) -> DecoderState:
@@ -287,7 +287,7 @@ class RecurrentDecoder(Decoder):
             attended = memory.keys, memory.values, attention.query_weight, attention.vector
             # The first step has no update, and so no inputs.
             tensors = self.cell.inputs(words[1:]), memory.initial, context_weight, *attended, *self.cell.recurrent()
-            return DecoderOutput(memory, words, *apply(_Decode, *constants, *tensors))
+            return DecoderOutput(memory, words, *_Decode.apply(*constants, *tensors))
         _, output = self.run(memory, self.start(memory), words)
         return DecoderOutput(memory, words, *output)
 

@@ -124,7 +124,8 @@ class FoldedWeights:
 
     def step(self, memory: Memory, state: DecoderState, previous: Tensor | None) -> SearchStep:
         """As `Inference.step`, over a folded memory."""
-        words = self._words.no_word(len(state)) if previous is None else self._words(previous)
+        no_word = self._words.bias.expand(len(state), -1)  # the products of the zero vector, plus the bias
+        words = no_word if previous is None else self._words(previous)
         state, output = self.decoder.order(self._layer, memory, state, words[:, : self._width])
         total = F.linear(output.states, self._state_weight)
         total += words[:, self._width :]
@@ -156,7 +157,7 @@ class WordTable:
     """
 
     def __init__(self, embedding: Embedding, weight: Tensor, bias: Tensor) -> None:
-        self._embedding, self._weight, self._bias = embedding, weight, bias
+        self._embedding, self._weight, self.bias = embedding, weight, bias
         words = len(embedding.weight)
         self._rows = weight.new_empty(words, len(bias))
         self._known = torch.zeros(words, dtype=torch.bool, device=weight.device)
@@ -164,10 +165,6 @@ class WordTable:
         self._complete = weight.is_cuda
         if self._complete:
             self._fill(torch.arange(words, device=weight.device))
-
-    def no_word(self, rows: int) -> Tensor:
-        """The rows (rows, out) of the zero vector, which represents no word."""
-        return self._bias.expand(rows, -1)
 
     def __call__(self, words: Tensor) -> Tensor:
         """The rows (N, out) of word ids (N,)."""
@@ -183,5 +180,5 @@ class WordTable:
             size = _BLOCK if self._complete else _NEW_WORDS
             for block in new.split(size):
                 vectors = F.pad(self._embedding.weight[block] + self._embedding.bias, (0, 0, 0, size - len(block)))
-                self._rows[block] = F.linear(vectors.to(self._weight.dtype), self._weight, self._bias)[: len(block)]
+                self._rows[block] = F.linear(vectors.to(self._weight.dtype), self._weight, self.bias)[: len(block)]
             self._known[new] = True

@@ -29,7 +29,6 @@ from nmtalign.core.numerics import (
     Initialised,
     Role,
     aligned,
-    apply,
     check_wanted,
     fast_dropout,
     fused,
@@ -162,9 +161,9 @@ class TranslationModel(nn.Module):
         """
         static = source.is_cuda if static_shapes is None else static_shapes
         padding = None if not static and bool(source_mask.all()) else ~source_mask
-        annotations, finals = self.encoder(self._dropout(self._embed(self.source_embedding, source)), padding)
-        memory = self.decoder.remember(self._dropout(annotations), finals, source_mask, padding)
-        return replace(memory, copies=copies)
+        annotations, finals = self.encoder(self._embed(self.source_embedding, source), padding)
+        annotations = fast_dropout(annotations, self._dropout_rate, self.training)
+        return replace(self.decoder.remember(annotations, finals, source_mask, padding), copies=copies)
 
     def loss(
         self,
@@ -189,7 +188,9 @@ class TranslationModel(nn.Module):
             return cast(Loss, functional_call(self, narrowed(self, dtype), arguments, options))
         static = source.is_cuda if static_shapes is None else static_shapes
         run = self._run(self.encode(source, source_mask, copies, static), target)
-        alternatives = self._alternatives(run, draw=self.training)
+        alternatives = None
+        if self.latent is not None:
+            alternatives = self.latent.alternatives(cast(Tensor, run.weights).transpose(0, 1), draw=self.training)
         features, targets, log_terms = self._outputs(run, target, alternatives, None if static else target_mask)
         row_weights = target_mask.t().flatten().to(wide(features.dtype)) if static else None
         softmax = self.readout.output_weight, self.readout.output_bias
@@ -219,9 +220,10 @@ class TranslationModel(nn.Module):
     ) -> Forced:
         """The log-probability of each target word (B, Ty), and the weights with which it was generated."""
         run = self._run(self.encode(source, source_mask, copies), target)
-        _, tokens = self._softmax(*self._outputs(run, target, self._alternatives(run), target_mask))
-        log_probs = _of_words(tokens, target_mask, target)
-        return Forced(log_probs, None if run.weights is None else run.weights.transpose(0, 1))
+        weights = None if run.weights is None else run.weights.transpose(0, 1)
+        alternatives = None if self.latent is None else self.latent.alternatives(cast(Tensor, weights))
+        _, tokens = self._softmax(*self._outputs(run, target, alternatives, target_mask))
+        return Forced(_of_words(tokens, target_mask, target), weights)
 
     @torch.no_grad()
     def force_posterior(
@@ -260,7 +262,7 @@ class TranslationModel(nn.Module):
         previous = target.t()[:-1]
         if self.copying is not None:
             previous = known_words(previous, self.config.target_vocabulary_size)
-        words = self._dropout(self._embed(self.target_embedding, previous))
+        words = self._embed(self.target_embedding, previous)
         # At the first step there is no previous word: its vector is zero, without the embedding's bias.
         return self.decoder.unroll(memory, F.pad(words, (0, 0, 0, 0, 1, 0)))
 
@@ -275,12 +277,6 @@ class TranslationModel(nn.Module):
         if run.memory.copies is not None:
             alternatives = alternatives.with_copied(weights * (run.memory.copies[:, None] == target[..., None]))
         return Forced(_of_words(tokens, target_mask, target), alternatives.posterior(log_joint))
-
-    def _alternatives(self, run: DecoderOutput, draw: bool = False) -> Alternatives | None:
-        """The contexts from which the words of a pass may be generated; None for soft attention."""
-        if self.latent is None:
-            return None
-        return self.latent.alternatives(cast(Tensor, run.weights).transpose(0, 1), draw)
 
     def _outputs(
         self, run: DecoderOutput, target: Tensor, alternatives: Alternatives | None, chosen: Tensor | None = None
@@ -323,11 +319,9 @@ class TranslationModel(nn.Module):
         return nll, log_probs
 
     def _embed(self, embedding: Embedding, words: Tensor) -> Tensor:
-        """The vectors of words in the dtype of the products."""
-        return cast(Tensor, embedding(words)).to(self.encoder.dtype)
-
-    def _dropout(self, x: Tensor) -> Tensor:
-        return fast_dropout(x, self._dropout_rate) if self.training else x
+        """The vectors of words in the dtype of the products, with dropout."""
+        vectors = cast(Tensor, embedding(words)).to(self.encoder.dtype)
+        return fast_dropout(vectors, self._dropout_rate, self.training)
 
 
 def _of_words(numbers: Tensor, chosen: Tensor | None, target: Tensor) -> Tensor:
@@ -427,7 +421,7 @@ def linear_cross_entropy(
     """
     constants = targets, label_smoothing, row_weights, block_cells, torch.is_grad_enabled()
     features, weight = aligned(features, weight)
-    objective, nll, log_probs = apply(_LinearCrossEntropy, features, weight, bias, log_terms, *constants)
+    objective, nll, log_probs = _LinearCrossEntropy.apply(features, weight, bias, log_terms, *constants)
     return objective, nll, log_probs
 
 

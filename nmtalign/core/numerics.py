@@ -59,11 +59,11 @@ class SharedWeight:
 
     def __init__(self, weight: Tensor) -> None:
         self.weight, self._steps = weight.detach(), list[tuple[Tensor, Tensor]]()
-        self._token = apply(_SharedGradient, self._steps, weight)
+        self._token = _SharedGradient.apply(self._steps, weight)
 
     def product(self, rows: Tensor, addend: Tensor | None) -> Tensor:
         """As `product`; an addend has the shape of the result."""
-        total: Tensor = apply(_SharedProduct, self._steps, self.weight, self._token, rows, addend)
+        total: Tensor = _SharedProduct.apply(self._steps, self.weight, self._token, rows, addend)
         return total
 
 
@@ -101,13 +101,13 @@ def shared(weight: Tensor) -> Tensor | SharedWeight:
     return SharedWeight(weight) if weight.requires_grad and torch.is_grad_enabled() else weight
 
 
-def fast_dropout(x: Tensor, rate: float) -> Tensor:
+def fast_dropout(x: Tensor, rate: float, training: bool = True) -> Tensor:
     """x with a random share of its numbers set to 0 and the others scaled, in a fifth of the time of PyTorch's dropout.
 
     On a CPU each number takes 16 random bits, so that the share is exact to 1/65,536.
     """
-    if not rate or x.device.type != "cpu":
-        return F.dropout(x, rate)
+    if not (rate and training) or x.device.type != "cpu":
+        return F.dropout(x, rate, training)
     bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
     kept = bits[: x.numel()].view(x.shape) >= round(rate * 65_536) - 32_768
     return x * kept.to(x.dtype).mul_(1 / (1 - rate))
@@ -170,11 +170,6 @@ def _has_onednn(dtype: torch.dtype) -> bool:
     except RuntimeError:
         return False
     return bool(torch.backends.mkldnn.is_available())
-
-
-def apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
-    """`function.apply(*arguments)`, whose own annotation carries no types."""
-    return function.apply(*arguments)
 
 
 def fused(function: F_) -> F_:

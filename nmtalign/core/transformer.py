@@ -131,7 +131,7 @@ class TransformerLayer(Initialised):
 
     def _leave(self, number: int, x: Tensor, change: Tensor) -> Tensor:
         """x changed by a sublayer."""
-        x = x + fast_dropout(change, self._dropout if self.training else 0.0)
+        x = x + fast_dropout(change, self._dropout, self.training)
         return x if self._pre else self.norms[number](x)
 
 
@@ -151,7 +151,7 @@ class TransformerStack(Initialised):
         if len(positions) < count:
             positions = sinusoids(first, count, width, vectors.device)
         x = vectors.to(dtype) * math.sqrt(width) + positions.to(dtype)
-        return fast_dropout(x, self._dropout if self.training else 0.0)
+        return fast_dropout(x, self._dropout, self.training)
 
     @property
     def dtype(self) -> torch.dtype:

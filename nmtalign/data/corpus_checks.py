@@ -14,6 +14,7 @@ from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import PathPair, SettingError, pair_of_sizes, select
 from nmtalign.text.languages import (
     MOST_UNKNOWN,
+    SAMPLE_WORDS,
     WIDE_ENDS,
     TextFit,
     exchanged,
@@ -172,7 +173,7 @@ class CorpusChecks:
         fits = [TextFit(tokenizers, vocabularies, side) for side in (0, 1)]
         for pair in self._samples[name]:
             for fit, line in zip(fits, pair, strict=True):
-                if not fit.full:
+                if fit.words < SAMPLE_WORDS:
                     fit.add(line)
         names = self._texts[name]
         problem, words_agree, _ = exchanged(names, fits)

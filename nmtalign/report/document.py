@@ -21,7 +21,8 @@ _SHOWN = {
     **dict.fromkeys((0x7F, *range(0x80, 0xA0), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF), 0xFFFD),
 }
 # In plain text also characters that break a line or change its direction.
-_ON_ONE_LINE = dict.fromkeys((0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD) | {9: 32, 10: 32}
+_ON_ONE_LINE = _SHOWN | dict.fromkeys((0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
+_ON_ONE_LINE |= {9: 32, 10: 32}  # tab and line feed
 
 # right, wrong, odd: words of a translation.
 Style = Literal["", "code", "name", "muted", "right", "wrong", "odd"]
@@ -165,7 +166,7 @@ def _line(text: Inline, colour: bool = False) -> str:
     """The text on one line that is safe to print."""
     parts = []
     for span in spans(text):
-        words = printable(span.text).translate(_ON_ONE_LINE)
+        words = span.text.translate(_ON_ONE_LINE)
         before, after, code = _MARKS.get(span.style, ("", "", ""))
         if code:
             words = f"{code}{words}\x1b[0m" if colour else f"{before}{words}{after}"

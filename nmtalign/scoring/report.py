@@ -202,21 +202,17 @@ def make_report(
     subsets = [np.ones(len(tables[0][0].rows), np.bool_), *([] if known is None else [known])]
     plan, parts = resampling or Resampling(intervals=False), parts or {}
     share = 1 / (len(subsets) * (1 + len(parts)))
-
-    def sections(subset: Mask) -> list[Section]:
-        """The section of each system; lines without a word are a part only if there are any."""
-        inside = [("all", subset), *((label, mask & subset) for label, mask in parts.items())]
-        rows = []
-        for label, mask in inside:
-            if label != "0" or np.any(mask):
-                rows.append(_parts(label, tables, mask, plan))
-            advance(share)
-        return [Section(whole, tuple(lengths)) for whole, *lengths in zip(*rows, strict=True)]
-
     samples = plan.samples if plan.intervals or "bs" in plan.tests else 0
     trials = plan.trials if "ar" in plan.tests else 0
     signatures = {one.name: one.signed(samples, trials, plan.seed) for one in tables[0]}
-    found = [sections(subset) for subset in subsets]
+    found = []  # for each subset, the section of each system
+    for subset in subsets:
+        rows = []
+        for label, mask in [("all", subset), *((label, mask & subset) for label, mask in parts.items())]:
+            if label != "0" or np.any(mask):  # lines without a word are a part only if there are any
+                rows.append(_parts(label, tables, mask, plan))
+            advance(share)
+        found.append([Section(whole, tuple(lengths)) for whole, *lengths in zip(*rows, strict=True)])
     systems = (SystemReport(name, *each) for name, *each in zip(names, *found, strict=True))
     return Report(tuple(signatures), signatures, tuple(systems), resampling)
 
@@ -304,8 +300,9 @@ def bootstrap(rows: Sequence[Rows], samples: int, seed: int) -> list[NDArray[np.
     generator = np.random.default_rng(seed)
     whole = [bool((one == np.rint(one)).all()) for one in rows]
     sums: list[list[NDArray[np.float32]]] = [[] for _ in rows]
-    for count in _slices(samples, max(1, _DRAWS // size)):
-        drawn = generator.integers(size, size=(count, size))
+    most = max(1, _DRAWS // size)
+    for start in range(0, samples, most):
+        drawn = generator.integers(size, size=(min(most, samples - start), size))
         counts = np.stack([np.bincount(sample, minlength=size) for sample in drawn]).astype(np.float64)
         for one, is_whole, each in zip(rows, whole, sums, strict=True):
             if is_whole:
@@ -325,8 +322,9 @@ def swaps(rows: Sequence[Rows], trials: int, seed: int) -> list[Rows]:
     size = len(rows[0])
     generator = np.random.default_rng(seed)
     sums: list[list[Rows]] = [[] for _ in rows]
-    for count in _slices(trials, max(1, _COINS // size // _WORD) * _WORD):
-        coins = generator.integers(2, size=(count, size), dtype=np.bool_).astype(np.float64)
+    most = max(1, _COINS // size // _WORD) * _WORD
+    for start in range(0, trials, most):
+        coins = generator.integers(2, size=(min(most, trials - start), size), dtype=np.bool_).astype(np.float64)
         for one, each in zip(rows, sums, strict=True):
             each.append(np.stack((coins @ one, (1 - coins) @ one)))
     return [np.concatenate(each, axis=1) for each in sums]
@@ -341,9 +339,3 @@ def interval(scores: Scores, paired: bool = False) -> tuple[float, float, float]
     out = len(ranked) // 40
     mean = scores.dtype.type(math.fsum(ranked.tolist()) / len(ranked))
     return float(ranked.mean() if paired else mean), float(ranked[out]), float(ranked[-out - 1])
-
-
-def _slices(total: int, size: int) -> Iterator[int]:
-    """Sizes of slices, the last one smaller, that sum to `total`."""
-    for start in range(0, total, size):
-        yield min(size, total - start)

@@ -16,7 +16,7 @@ import numpy as np
 from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError
 from nmtalign.files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY
 from nmtalign.model_directory import check_files, read_settings
-from nmtalign.report.document import Document, to_text
+from nmtalign.report.document import to_text
 from nmtalign.scoring.differences import most_different
 from nmtalign.scoring.metrics import METRICS, Lines, MetricOptions, Statistics, measure_systems, tokenizer_for
 from nmtalign.scoring.report import Mask, Report, Resampling, Test, UnknownRates, by_length, make_report, parse_buckets
@@ -80,7 +80,7 @@ class ScoreResult:
 
     def to_text(self, width: int = 0, colour: bool = False) -> str:
         """All tables as plain text, of at most `width` columns (0: any width)."""
-        return to_text(self._document(), width, colour)
+        return to_text(score_document(self.report, ""), width, colour)
 
     def to_html(self, facts: Mapping[str, str] | None = None) -> str:
         """One page with the tables, the figure by length and `facts`; raises UsageError if it needs matplotlib."""
@@ -95,10 +95,8 @@ class ScoreResult:
             "references": ", ".join(text.name for text in self.references),
             **({"source": self.source.name} if self.source else {}),
         }
-        return to_page(self._document(figures, {**(facts or {}), **texts}))
-
-    def _document(self, figures: Sequence[tuple[str, str]] = (), facts: Mapping[str, str] | None = None) -> Document:
-        return score_document(self.report, f"{', '.join(self.systems)}: scores", figures=figures, facts=facts)
+        title = f"{', '.join(self.systems)}: scores"
+        return to_page(score_document(self.report, title, figures=figures, facts={**(facts or {}), **texts}))
 
 
 def score(

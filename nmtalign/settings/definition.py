@@ -65,7 +65,7 @@ class Setting:
     adaptable: bool = False  # a model may differ in it from the model that its training starts from
     of_vocabulary: bool = False  # without effect if the vocabularies of a model or of another corpus are used
     since: str = ""  # the version that introduced it, if that was not the first one
-    at_least: float | None = None
+    at_least: float = 0
     at_most: float | None = None
     above: float | None = None
     below: float | None = None
@@ -87,8 +87,8 @@ class Setting:
             return
         largest = _MOST_INTEGER if self.base is int else sys.float_info.max  # the largest one that can be stored
         for bound, kept, rule in (
-            (self.lowest, operator.ge, "at least"),
             (self.above, operator.gt, "greater than"),
+            (self.at_least, operator.ge, "at least"),
             (largest if self.at_most is None and self.below is None else self.at_most, operator.le, "at most"),
             (self.below, operator.lt, "less than"),
         ):
@@ -120,11 +120,6 @@ class Setting:
             with contextlib.suppress(ValueError):
                 return self.base(text)
         return text
-
-    @property
-    def lowest(self) -> float | None:
-        """The smallest value of a number: 0, unless the definition states another bound."""
-        return 0 if self.at_least is None and self.above is None else self.at_least
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -469,20 +464,11 @@ class Workspace:
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
-    def file_pairs(self) -> Mapping[str, FilePair]:
-        """The texts of `pairs` that are two files."""
-        return {name: (source, target) for name, (source, target) in self.pairs.items() if target is not None}
-
-    @property
-    def own(self) -> tuple[Path | None, ...]:
-        """What no command may replace by another file: nmtalign.toml, and the files of the corpus and the model."""
-        return self.file, self.data, self.model
-
-    @property
     def test_files(self) -> FilePair | None:
         """The test set as two files: those of nmtalign.toml, else those that prep wrote into the data folder."""
-        if "test" in self.file_pairs:
-            return self.file_pairs["test"]
+        source, target = self.pairs.get("test", (None, None))
+        if source and target:
+            return source, target
         names = stored_texts(self.data).get("test")
         return (self.data / names[0], self.data / names[1]) if names else None
 
@@ -508,7 +494,9 @@ def load_workspace(config: Path | None) -> Workspace:
     known = {"corpus": [*_PAIRS, "gold", "tests"], **{name: [*settings] for name, settings in SECTIONS.items()}}
     known = {"": [*_TOP, *known], **known, "train": ["preset", *known["train"]]}
     for name in known:
-        _check_section(path, lines, known, name, _table(path, table, name) if name else table)
+        keys = _table(path, table, name) if name else table
+        if unknown := [key for key in keys if key not in known[name]]:
+            _refuse_key(path, lines, known, name, unknown[0])
     corpus = _table(path, table, "corpus")
     tests = _table(path, {"corpus.tests": corpus.get("tests", {})}, "corpus.tests")
     names: dict[str, Any] = {key: _text(str(path), key, table[key]) for key in _TOP if key in table}
@@ -536,17 +524,14 @@ def _section(path: Path, name: str, table: Mapping[str, Any]) -> Mapping[str, An
     return {**table, **{key: str(path.parent / _text(origin, key, table[key])) for key in paths}}
 
 
-def _check_section(
-    path: Path, lines: Sequence[str], known: Mapping[str, Sequence[str]], name: str, keys: Iterable[str]
-) -> None:
-    """Raises UsageError for the first unknown key of a section ("" is the part before the first one), with its line."""
-    for key in (key for key in keys if key not in known[name]):
-        origin = f"{path}{_line_of(lines, name, key)}: {f'[{name}]: ' if name else ''}"
-        if homes := [section for section, keys in known.items() if section and key in keys]:
-            raise UsageError(f"{origin}'{key}' belongs in {' or '.join(f'[{home}]' for home in homes)}")
-        if name and key in _TOP:
-            raise UsageError(f"{origin}'{key}' belongs before the first [section]")
-        check_keys(origin.removesuffix(": "), [key], known[name])
+def _refuse_key(path: Path, lines: Sequence[str], known: Mapping[str, Sequence[str]], name: str, key: str) -> None:
+    """Raises UsageError for an unknown key of a section ("" is the part before the first one), with its line."""
+    origin = f"{path}{_line_of(lines, name, key)}: {f'[{name}]: ' if name else ''}"
+    if homes := [section for section, keys in known.items() if section and key in keys]:
+        raise UsageError(f"{origin}'{key}' belongs in {' or '.join(f'[{home}]' for home in homes)}")
+    if name and key in _TOP:
+        raise UsageError(f"{origin}'{key}' belongs before the first [section]")
+    check_keys(origin.removesuffix(": "), [key], known[name])
 
 
 def _line_of(lines: Sequence[str], section: str, key: str) -> str:

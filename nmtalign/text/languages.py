@@ -223,7 +223,7 @@ def is_unspaced(lines: Iterable[str]) -> bool:
 T = TypeVar("T")
 Notify = Callable[[str], object]
 MOST_UNKNOWN = 0.4  # a larger share of unknown words is always reported
-_SAMPLE = 400  # words by which a text is judged
+SAMPLE_WORDS = 400  # words by which a text is judged
 _LINES = 100  # pairs by which two texts are judged
 _ENOUGH, _FEW = 20, 5  # words that are needed to judge a text: few are enough if the names of the files agree
 _FREQUENT = 200  # first words of a vocabulary, among which are those that every text has
@@ -342,11 +342,6 @@ class TextFit:
         self.own.add(line)
         self.other.add(line)
 
-    @property
-    def full(self) -> bool:
-        """Whether enough words were counted to judge the text."""
-        return self.words >= _SAMPLE
-
     def fits_other(self, enough: int = _ENOUGH) -> bool:
         """Whether the text is clearly in the language of the other side."""
         return self.words >= enough and self._fits(self.other, self.own)
@@ -376,7 +371,7 @@ def check_lines(lines: Iterable[T], text: Callable[[T], str], name: str, fit: Te
     for line in lines:
         yield line
         fit.add(text(line))
-        if fit.full:
+        if fit.words >= SAMPLE_WORDS:
             break
     _report([name], [fit], notify)
     yield from lines

@@ -393,8 +393,21 @@ class _TokensOfWords(TokenCache):
         self._plain = re.compile(rf"\.?{letters}(?:\.{letters})*")
 
     def _find(self, key: str) -> Iterable[str]:
+        """The tokens of a word.
+
+        The rules never split letters, digits and single full stops between them. They split off a comma behind them,
+        and a full stop behind letters unless the letters are an abbreviation or the next word starts in lower case.
+        """
         word, _, context = key.partition(" ")
-        if tokens := self._simple(word, context) or self._with_marks(key, self.__getitem__):
+        core, mark = word[:-1], word[-1]
+        if "MULTI" not in word:  # sacremoses uses DOTDOTMULTI internally for dots
+            if self._plain.fullmatch(word):
+                return [word]
+            if mark == "," and self._plain.fullmatch(core):
+                return [core, mark]
+            if mark == "." and core not in self._prefixes and self._letters.fullmatch(core):
+                return [word] if context == "a" else [core, mark]
+        if tokens := self._with_marks(key, self.__getitem__):
             return tokens
         pad, padded = self.tokenizer.PAD_NOT_ISALNUM
         parts = str(pad.sub(padded, word)).split()  # at the characters that are always separate tokens
@@ -432,23 +445,6 @@ class _TokensOfWords(TokenCache):
         tokens = tokens_of("".join(map(_character_for, letters)).rstrip(" "))
         left = filter(" ".__ne__, letters)
         return [joined for token in tokens if (joined := "".join(islice(left, len(token))))]
-
-    def _simple(self, word: str, context: str) -> list[str] | None:
-        """The tokens of a simple word, or None.
-
-        The rules never split letters, digits and single full stops between them. They split off a comma behind them,
-        and a full stop behind letters unless the letters are an abbreviation or the next word starts in lower case.
-        """
-        if "MULTI" in word:  # sacremoses uses DOTDOTMULTI internally for dots
-            return None
-        if self._plain.fullmatch(word):
-            return [word]
-        core, mark = word[:-1], word[-1]
-        if mark == "," and self._plain.fullmatch(core):
-            return [core, mark]
-        if mark == "." and core not in self._prefixes and self._letters.fullmatch(core):
-            return [word] if context == "a" else [core, mark]
-        return None
 
 
 def _character_for(letter: str) -> str:
@@ -845,15 +841,17 @@ class Tokenizers:
             raise FormatError(f"{path}: cannot read the tokeniser's settings: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise FormatError(f"{path}: not the settings of a tokeniser") from None
+        source: Tokenizer
+        target: Tokenizer
         if kind == MosesWords.kind:
-            return cls.moses(*languages, spacing)
-        if kind in (SpacedWords.kind, TextBytes.kind):
-            both = TextBytes() if kind == TextBytes.kind else SpacedWords()
-            return cls(both, both, *languages)
-        if kind == SentencePieces.kind:
+            source, target = MosesWords(languages[0]), MosesWords(languages[1], spacing)
+        elif kind in (SpacedWords.kind, TextBytes.kind):
+            source = target = TextBytes() if kind == TextBytes.kind else SpacedWords()
+        elif kind == SentencePieces.kind:
             source, target = (SentencePieces.load(folder / name) for name in MODEL_FILES)
-            return cls(source, target, *languages)
-        raise FormatError(f"{path}: unknown kind of tokeniser {kind!r}")
+        else:
+            raise FormatError(f"{path}: unknown kind of tokeniser {kind!r}")
+        return cls(source, target, *languages)
 
 
 EOS, UNK = "</s>", "<unk>"

@@ -162,13 +162,13 @@ class FileTranslation:
         return self._summary
 
     def is_done(self, models: Sequence[Path] = ()) -> bool:
-        """Whether an earlier run has translated all lines.
+        """Whether the run that this one resumes has translated all lines.
 
         Raises UsageError if a complete output belongs to another input, or is older than the input or the weights of
         one of the `models`: to resume, there must be FILE.partial.
         """
         file = self._file
-        if file is None or not self._resume or file.partial.exists() or not file.path.exists():
+        if file is None or file.partial.exists() or not file.path.exists():
             return False
         self.done, lines = file.count(), self._inputs.count() if are_files(*self._inputs.paths) else None
         weights = (path for model in models for path in (model, model / BEST) if path.is_file())
@@ -327,7 +327,7 @@ class FileTranslation:
     def _translations(self, translator: Translator) -> Iterator[tuple[Translation, bytes]]:
         """The lines that are left, in order and without a gap, with their translations and the text to write."""
         output, first = OutputFormat(self._config, translator.loaded.tokenizers), self._inputs.block.start
-        requests = lines_after(self._inputs, self.done, self.done, self._inputs.name)
+        requests = lines_after(self._inputs, self.done, self.done, self._inputs.name) if self.done else self._inputs
         for translation in translator.translate_numbered(requests, first + self.done, are_files(*self._inputs.paths)):
             request = cast(InputRequest, translation.request)
             if not request.valid:

@@ -147,9 +147,9 @@ class Translator:
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]
         self.config = config = config or TranslateConfig()
-        self._given: Layer = "section [translate]", _chosen(config)
         self._load: tuple[Any, ...] = ()  # the arguments of `load`, for `_load_once`
-        _check_vocabularies(self.models)
+        if len(self.models) > 1:
+            _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
         wrong = {name: value for name in ("replace_unk", "coverage_penalty") if (value := getattr(config, name))}
         if wrong and not attends:
@@ -239,6 +239,16 @@ class Translator:
         return [*precision_notices(self.config.precision, self.loaded.device), *self._reader.notices()]
 
     @cached_property
+    def _given(self) -> Layer:
+        """The settings as they were given; of a configuration, those that differ and do not follow from other ones."""
+        usual, implied, config = TranslateConfig(), dict[str, Any](), vars(self.config)
+        changed = {name: value for name, value in config.items() if value != getattr(usual, name)}
+        for _, values in with_implied(TranslateConfig, ("", changed))[:-1]:
+            implied |= values
+        own = {name: value for name, value in config.items() if value != implied.get(name, getattr(usual, name))}
+        return "section [translate]", own
+
+    @cached_property
     def scorer(self) -> Scorer:
         """The models, prepared for search at the first use, so that loading takes a few milliseconds."""
         dtype = torch.bfloat16 if self.precision == "bf16" else None
@@ -258,9 +268,10 @@ class Translator:
             memory = int(torch.cuda.mem_get_info(device)[0] * _GPU_SHARE)
         else:
             memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
+        searches = 1 if device.type == "cuda" else _thread_count.of(config.threads)
         return BatchLimits(
             words=config.batch_size or default_words(beam, device),
-            memory=memory // (search_threads(device, config.threads) * len(self.models)),
+            memory=memory // (searches * len(self.models)),
             model=self.loaded.model.config,
             beam=beam,
             itemsize=2 if self.precision == "bf16" else 4,
@@ -422,15 +433,6 @@ def _load_once(
 def load_models(models: Sequence[str | Path], config: TranslateConfig) -> list[LoadedModel]:
     """Loads models, folders or their files of weights, for the device of `config`."""
     return [load_model(Path(model), config.device, threads=config.threads) for model in models]
-
-
-def _chosen(config: TranslateConfig) -> Mapping[str, Any]:
-    """The settings that differ from the defaults and do not follow from other ones."""
-    usual, implied = TranslateConfig(), dict[str, Any]()
-    changed = {name: value for name, value in vars(config).items() if value != getattr(usual, name)}
-    for _, values in with_implied(TranslateConfig, ("", changed))[:-1]:
-        implied |= values
-    return {name: value for name, value in vars(config).items() if value != implied.get(name, getattr(usual, name))}
 
 
 def _characters(line: str | Request) -> int:
@@ -641,10 +643,10 @@ class _ThreadCount:
         self._lock = threading.RLock()  # the garbage collector may close `in_batches`, which calls `add`, meanwhile
         self._users = self._configured = 0
 
-    def configured(self) -> int:
-        """The number of threads outside parallel searches."""
+    def of(self, threads: int) -> int:
+        """The number of threads of a setting, of which 0 means that of PyTorch outside parallel searches."""
         with self._lock:
-            return self._configured if self._users else torch.get_num_threads()
+            return threads or (self._configured if self._users else torch.get_num_threads())
 
     def add(self, users: int) -> None:
         """Registers one more or one less parallel search; the last one restores the number."""
@@ -656,11 +658,6 @@ class _ThreadCount:
 
 
 _thread_count = _ThreadCount()
-
-
-def search_threads(device: torch.device, threads: int = 0) -> int:
-    """The largest number of batches that are searched at the same time; `threads` 0 = as many as PyTorch has."""
-    return 1 if device.type == "cuda" else threads or _thread_count.configured()
 
 
 def in_batches(
@@ -683,8 +680,8 @@ def in_batches(
     With `ahead`, the work on the next window begins before this one is finished. An error that ends the reading is
     raised after the windows that were read before it.
     """
-    count, pool = search_threads(device, threads), cast(ThreadPoolExecutor | None, None)
-    in_this_thread = using_threads(threads or _thread_count.configured())(work)
+    threads, pool = _thread_count.of(threads), cast(ThreadPoolExecutor | None, None)
+    count, in_this_thread = 1 if device.type == "cuda" else threads, using_threads(threads)(work)
 
     def start(window: Sequence[S]) -> Iterator[tuple[Line, list[R]]]:
         nonlocal pool

@@ -225,7 +225,8 @@ def test_label_smoothing_of_a_mixture(config, static):
     model, batch = make_model(config), models.batch_of(config)
     found = model.loss(*batch.inputs(), label_smoothing=0.3, static_shapes=static)
     run = model._run(model.encode(batch.source, batch.source_mask, batch.copies), batch.target)
-    features, words, log_terms = model._outputs(run, batch.target, model._alternatives(run), batch.target_mask)
+    alternatives = model.latent and model.latent.alternatives(run.weights.transpose(0, 1))
+    features, words, log_terms = model._outputs(run, batch.target, alternatives, batch.target_mask)
     logits = F.linear(features, model.readout.output_weight, model.readout.output_bias)
     vocabulary = logits.log_softmax(-1)
     count = vocabulary.shape[1]
@@ -245,7 +246,8 @@ def test_label_smoothing_of_a_mixture(config, static):
 def test_the_alternatives_of_a_word_lose_the_same_units():
     model, batch = make_model(dataclasses.replace(models.LATENT[0], dropout=0.5, output_rank=0)), make_batch(PAIRS)
     run = model._run(model.encode(batch.source, batch.source_mask), batch.target)
-    features, _, _ = model._outputs(run, batch.target, model._alternatives(run))
+    alternatives = model.latent.alternatives(run.weights.transpose(0, 1))
+    features, _, _ = model._outputs(run, batch.target, alternatives)
     lost = features == 0
     assert lost.any()
     assert (lost == lost[:, :1]).all()

@@ -277,7 +277,7 @@ def _read_toml(folder):
     kinds = [getattr(command_settings, f"{name.capitalize()}Config") for name in sections]
     settings = [resolve(kind, found.section(name)) for kind, name in zip(kinds, sections, strict=True)]
     layers = ("preset", preset(found.section("train")[1].get("preset", DEFAULT_PRESET))), found.section("train")
-    return settings, resolve(TrainingConfig, *layers), resolve(ModelConfig, *layers), found.file_pairs
+    return settings, resolve(TrainingConfig, *layers), resolve(ModelConfig, *layers), found.pairs
 
 
 def _read_jsonl(folder):

@@ -82,7 +82,8 @@ def _sections():
 
 def _key(one):
     kind = "true, false" if one.base is bool else ", ".join(one.choices) or metavar(one)
-    limits = (("at least", one.lowest), ("above", one.above), ("at most", one.at_most), ("below", one.below))
+    least = ("at least", one.at_least) if one.above is None else ("above", one.above)
+    limits = (least, ("at most", one.at_most), ("below", one.below))
     bounds = [f"{name} {plain(limit)}" for name, limit in limits if limit is not None and one.base in (int, float)]
     default = one.unset or f"`{toml(one.default)}`"
     since = f" Since {one.since}." if one.since else ""
