@@ -20,7 +20,7 @@ import h5py
 from h5py import h5a, h5d, h5s, h5t, h5z
 
 from nmtalign.errors import FormatError
-from nmtalign.files import disk_errors
+from nmtalign.files import disk_errors, open_regular
 
 USER_BLOCK = 512  # bytes
 _SEAL = "nmtalign; an HDF5 file begins at byte 512; SHA-256 of all that follows: {}\n"
@@ -133,9 +133,9 @@ def write_attributes(node: h5py.HLObject, attributes: Mapping[str, Any]) -> None
 
 
 def is_hdf5(path: Path) -> bool:
-    """Returns whether a file is HDF5; False if it cannot be read."""
-    with contextlib.suppress(OSError):
-        return path.is_file() and bool(h5py.is_hdf5(path))
+    """Returns whether a file begins as HDF5; raises ResourceError if the system refuses to read it."""
+    with contextlib.suppress(OSError), disk_errors(path, "read"), open_regular(path) as stream:
+        return b"\x89HDF\r\n\x1a\n" in stream.read(2 * USER_BLOCK)
     return False
 
 
