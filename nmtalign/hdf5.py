@@ -12,6 +12,8 @@ import io
 import math
 import os
 import re
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -82,9 +84,16 @@ class _Disk(io.FileIO):
 def created(path: Path) -> Iterator[h5py.File]:
     """Yields a new HDF5 file, which is sealed at the end, for one process; raises OSError if data cannot be written.
 
-    Its layout can be read by every HDF5 tool since version 1.8.
+    Its layout can be read by every HDF5 tool since version 1.8. Signals wait until it is written: HDF5 calls `_Disk`,
+    and may crash if that raises an exception, such as that of Ctrl-C.
     """
-    with _Disk(path, "w+") as disk:
+    came, in_main_thread = list[int](), threading.current_thread() is threading.main_thread()
+    with contextlib.ExitStack() as stack:
+        for number in signal.valid_signals() if in_main_thread else ():
+            if callable(handler := signal.getsignal(number)):
+                stack.callback(signal.signal, number, handler)
+                signal.signal(number, lambda number, _: came.append(number))
+        disk = stack.enter_context(_Disk(path, "w+"))
         try:
             with h5py.File(disk, "w", libver=("earliest", "v110"), userblock_size=USER_BLOCK) as file:
                 yield file
@@ -93,6 +102,8 @@ def created(path: Path) -> Iterator[h5py.File]:
                 raise
         if disk.error is not None:
             raise disk.error
+    for first in came[:1]:
+        signal.raise_signal(first)
     seal(path)
 
 
