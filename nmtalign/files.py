@@ -45,7 +45,7 @@ _IS_INPUT = "is also an input; give the output another name"
 _STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _REASONS = {errno.ENOSPC: "no space left on the disk", errno.EBADF: "it is not open for writing"}
 # No missing, foreign or damaged file causes these errors.
-_OF_SYSTEM = {errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_OF_SYSTEM = {errno.EACCES, errno.EPERM, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -56,7 +56,7 @@ def kind_of(path: Path) -> str:
         return f"a folder with {kind}" if kind else "a folder"
     if not path.is_file():
         return ""
-    with open_regular(path) as stream:
+    with open_regular(path) as stream, disk_errors(path, "read"):
         start = stream.read(1024)
     if start.startswith(JOURNAL):
         return "the beginning of an alignment file, which --resume completes"
@@ -84,11 +84,13 @@ def _is_own(name: str) -> bool:
 
 def refusal(error: OSError, path: Path | None = None, verb: str = "write") -> ResourceError:
     """Returns the ResourceError for an error in an attempt to `verb` the file `path`, or the file that it names."""
-    reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
+    number = error.errno or 0
+    reason = _REASONS.get(number) or (os.strerror(number) if number in _OF_SYSTEM else error.strerror) or str(error)
     if error.filename2 is not None:
-        return ResourceError(f"{path or error.filename2}: cannot rename or copy {error.filename} to it: {reason}")
+        name = path if path and str(error.filename2).endswith(_PARTIAL) else error.filename2
+        return ResourceError(f"{name}: cannot rename or copy {error.filename} to it: {reason}")
     named = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
-    if named is None or named.suffix == _PARTIAL:
+    if named is None or (path and named.suffix == _PARTIAL):
         return ResourceError(f"{path}: cannot {verb}: {reason}" if path else f"the system refused: {reason}")
     if path and (path in (named, *named.parents) or named in path.parents):
         return ResourceError(f"{named}: cannot {verb}: {reason}")
@@ -310,8 +312,9 @@ class PartialFile:
     def close(self, remove: bool = False) -> None:
         """Closes FILE.partial; removes it if it is empty, or with `remove`."""
         if self._stream is not None:
-            remove = remove or self.is_empty()
-            self._end(lambda: self.partial.unlink(missing_ok=True) if remove else None)
+            with disk_errors(self.partial):
+                remove = remove or self.is_empty()
+                self._end(lambda: self.partial.unlink(missing_ok=True) if remove else None)
 
     def _end(self, change: Callable[[], object]) -> None:
         """Renames or removes the file under its lock. Windows, which does not change open files, closes it before."""
@@ -383,7 +386,7 @@ def open_regular(path: Path) -> io.FileIO:
 
 def read_regular(path: Path) -> bytes:
     """Returns the bytes of a regular file; raises OSError for any other file and for one that is too large."""
-    with open_regular(path) as stream:
+    with open_regular(path) as stream, disk_errors(path, "read"):
         if os.fstat(stream.fileno()).st_size > _MOST_BYTES:
             raise OSError(errno.EFBIG, f"larger than {_MOST_BYTES >> 20} MiB", str(path))
         return stream.read()

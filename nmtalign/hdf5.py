@@ -12,6 +12,8 @@ import io
 import math
 import os
 import re
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ import h5py
 from h5py import h5a, h5d, h5s, h5t, h5z
 
 from nmtalign.errors import FormatError
-from nmtalign.files import disk_errors
+from nmtalign.files import disk_errors, open_regular
 
 USER_BLOCK = 512  # bytes
 _SEAL = "nmtalign; an HDF5 file begins at byte 512; SHA-256 of all that follows: {}\n"
@@ -82,9 +84,16 @@ class _Disk(io.FileIO):
 def created(path: Path) -> Iterator[h5py.File]:
     """Yields a new HDF5 file, which is sealed at the end, for one process; raises OSError if data cannot be written.
 
-    Its layout can be read by every HDF5 tool since version 1.8.
+    Its layout can be read by every HDF5 tool since version 1.8. Signals wait until it is written: HDF5 calls `_Disk`,
+    and may crash if that raises an exception, such as that of Ctrl-C.
     """
-    with _Disk(path, "w+") as disk:
+    came, in_main_thread = list[int](), threading.current_thread() is threading.main_thread()
+    with contextlib.ExitStack() as stack:
+        for number in signal.valid_signals() if in_main_thread else ():
+            if callable(handler := signal.getsignal(number)):
+                stack.callback(signal.signal, number, handler)
+                signal.signal(number, lambda number, _: came.append(number))
+        disk = stack.enter_context(_Disk(path, "w+"))
         try:
             with h5py.File(disk, "w", libver=("earliest", "v110"), userblock_size=USER_BLOCK) as file:
                 yield file
@@ -93,6 +102,8 @@ def created(path: Path) -> Iterator[h5py.File]:
                 raise
         if disk.error is not None:
             raise disk.error
+    for first in came[:1]:
+        signal.raise_signal(first)
     seal(path)
 
 
@@ -133,9 +144,9 @@ def write_attributes(node: h5py.HLObject, attributes: Mapping[str, Any]) -> None
 
 
 def is_hdf5(path: Path) -> bool:
-    """Returns whether a file is HDF5; False if it cannot be read."""
-    with contextlib.suppress(OSError):
-        return path.is_file() and bool(h5py.is_hdf5(path))
+    """Returns whether a file begins as HDF5; raises ResourceError if the system refuses to read it."""
+    with contextlib.suppress(OSError), disk_errors(path, "read"), open_regular(path) as stream:
+        return b"\x89HDF\r\n\x1a\n" in stream.read(2 * USER_BLOCK)
     return False
 
 

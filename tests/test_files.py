@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import gzip
+import io
 import os
 import stat
 import time
@@ -27,6 +28,8 @@ from nmtalign.files import (
     stream_number,
     sweep,
 )
+from nmtalign.hdf5 import is_hdf5
+from nmtalign.text.lines import read_lines
 
 
 def test_a_file_appears_complete_and_its_folder_is_made(tmp_path):
@@ -313,6 +316,28 @@ def test_an_error_names_what_was_refused_of_which_file(tmp_path):
     assert raised(tmp_path / "a", lambda: None).startswith(f"{tmp_path / 'a'}: cannot write: Too many levels")
     assert str(refusal(OSError(24, "Too many open files", "text"))) == "text: Too many open files"
     assert str(refusal(OSError(24, "Too many open files"))) == "the system refused: Too many open files"
+    assert str(refusal(OSError(24, "Too many open files", "out.partial"))) == "out.partial: Too many open files"
+    file = PartialFile(out)
+    file.open()
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ResourceError, match=f"^{out}: cannot rename or copy {file.partial} to it: Is a directory"):
+        file.rename(out)
+    file.close()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("read", [files.read_json, files.kind_of, is_hdf5, lambda path: list(read_lines(path))])
+def test_what_the_system_cannot_read_further_is_not_damaged(tmp_path, monkeypatch, read, number):
+    class Broken(io.FileIO):
+        def read(self, *_):
+            raise OSError(number, os.strerror(number))
+
+        readinto = readall = read
+
+    (tmp_path / "a").write_text("{}\n")
+    monkeypatch.setattr(io, "FileIO", Broken)
+    with pytest.raises(ResourceError, match=f"^{tmp_path / 'a'}: cannot read: {os.strerror(number)}$"):
+        read(tmp_path / "a")
 
 
 def test_a_folder_of_another_program_has_no_own_files(tmp_path, monkeypatch):

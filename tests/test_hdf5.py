@@ -5,6 +5,7 @@
 
 import errno
 import os
+import signal
 import struct
 import zlib
 
@@ -18,7 +19,7 @@ from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
 from nmtalign.alignment.export_formats import json_line
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, ResourceError
-from nmtalign.hdf5 import damage, format_of, seal
+from nmtalign.hdf5 import created, damage, format_of, seal
 
 
 @pytest.fixture
@@ -199,3 +200,18 @@ def test_what_the_system_refuses_is_no_damage(tmp_path, number):
         raise OSError(number, os.strerror(number), str(path))
     with pytest.raises(FormatError, match="damaged corpus"), damage(path, "corpus", "make it again"):
         raise OSError("truncated file")
+
+
+def test_a_signal_waits_until_the_file_is_written(tmp_path):
+    """An exception within the calls of HDF5 could end the process with a crash."""
+    before, written = signal.signal(signal.SIGUSR1, signal.default_int_handler), []
+    try:
+        with pytest.raises(KeyboardInterrupt), created(tmp_path / "a.h5") as file:  # noqa: PT012
+            signal.raise_signal(signal.SIGUSR1)
+            file["a"] = np.zeros(5)
+            written.append("a")
+        assert written
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)

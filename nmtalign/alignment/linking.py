@@ -173,19 +173,22 @@ class LinkRun:
 
     def _is_linked(self) -> bool:
         """Returns whether the file of the links has a line for each pair; a copy of it may be incomplete."""
-        with contextlib.suppress(FileNotFoundError), io.BufferedReader(files.open_regular(self.links)) as stream:
-            return sum(line.endswith(b"\n") for line in stream) == int(self._record["pairs"])
+        with contextlib.suppress(FileNotFoundError):
+            stream = io.BufferedReader(files.open_regular(self.links))
+            with stream, files.disk_errors(self.links, "read"):
+                return sum(line.endswith(b"\n") for line in stream) == int(self._record["pairs"])
         return False
 
     def _open(self) -> dict[str, Any]:
         """Returns the record of the run in the folder, or of a new one."""
+        hashes = []
         for path in self._texts:
             if is_stream(path):
                 raise UsageError(f"{shown(path)}: is no file, and texts are read several times; give two text files")
-        try:
-            hashes = [files.sha256_of(path) for path in self._texts]
-        except OSError as error:
-            raise InputError(f"{error.filename}: cannot read: {error.strerror}; give an existing text file") from None
+            try:
+                hashes.append(files.sha256_of(path))
+            except OSError as error:
+                raise InputError(f"{path}: cannot read: {error.strerror}; give an existing text file") from None
         kept = select(LinkConfig, lambda one: one.affects != "machine")
         settings = {name: getattr(self.config, name) for name in kept}
         if not (self.folder / _RECORD).exists():
@@ -262,7 +265,7 @@ class LinkRun:
         partial.open()
         try:
             first = size = end = 0
-            with partial.partial.open("rb") as stream:
+            with files.disk_errors(partial.partial, "read"), partial.partial.open("rb") as stream:
                 for number, line in enumerate(stream, 1):
                     end += len(line)
                     if number % window_size(config) == 0 and line.endswith(b"\n"):

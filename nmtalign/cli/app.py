@@ -10,6 +10,7 @@ import io
 import os
 import re
 import shutil
+import signal
 import sys
 import textwrap
 import time
@@ -78,6 +79,7 @@ def main() -> None:
     try:
         open_streams()
         code = run(sys.argv[1:])
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while Python ends would print a traceback
     except KeyboardInterrupt:
         code = 130
         os.write(2, b"nmtalign: error: interrupted\n")

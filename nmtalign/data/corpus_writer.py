@@ -290,9 +290,10 @@ def check_replaced(folder: Path, new: Mapping[str, Any], sets: AbstractSet[str],
 def corpus_files(folder: Path, force: bool, inputs: Sequence[Path | None]) -> Iterator[Path]:
     """Yields a folder inside `folder`, which is locked, for temporary files (`work_folder`).
 
-    If there is no error, the finished files are put in their places. corpus.h5, which has the hashes of the others,
-    comes last. What prep wrote for an earlier corpus is removed, unless it is an input now. Another corpus is replaced
-    only with `force` (`check_replaced`), a model never. Raises UsageError if another process is working in `folder`.
+    If there is no error, the finished files are put in their places: corpus.h5 after the files of which it has hashes,
+    then the texts, which prep knows as its own because they are in the corpus. What prep wrote for an earlier corpus is
+    removed, unless it is an input now. Another corpus is replaced only with `force` (`check_replaced`), a model never.
+    Raises UsageError if another process is working in `folder`.
     """
     if (force or not (folder / CORPUS_FILE).exists()) and any((folder / name).exists() for name in (BEST, LAST)):
         raise UsageError(f"{folder}: contains a model, which would lose its vocabularies; give another folder with -o")
@@ -300,14 +301,15 @@ def corpus_files(folder: Path, force: bool, inputs: Sequence[Path | None]) -> It
         new = work / _NEW
         new.mkdir()
         yield work
-        files = sorted(new.iterdir(), key=lambda path: (path.name == CORPUS_FILE, path.name))
+        texts = {*itertools.chain.from_iterable(stored_texts(new).values())}
+        files = sorted(new.iterdir(), key=lambda path: (path.name in texts, path.name == CORPUS_FILE, path.name))
         if not force:
             corpus = Corpus.open(new)
             check_replaced(folder, corpus.attributes, set(corpus.splits), files)
         earlier = _own_texts(folder)
         with contextlib.suppress(FormatError):  # there was no corpus, or a damaged one
             earlier.update(Tokenizers.load(folder).files())
-        for name in earlier - {path.name for path in files}:
+        for name in earlier - {path.name for path in files if path.name not in texts}:
             if os.path.realpath(folder / name) not in map(os.path.realpath, filter(None, inputs)):
                 (folder / name).unlink(missing_ok=True)
         for path in files:

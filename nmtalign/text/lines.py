@@ -122,7 +122,7 @@ def reading(path: Path) -> Iterator[BinaryIO]:
         try:
             with disk_errors(path, "read"):
                 raw = io.FileIO(sys.stdin.fileno(), closefd=False) if path == STDIN else io.FileIO(path)
-            text = converted(opened.enter_context(raw), shown(path))
+                text = converted(opened.enter_context(raw), shown(path))
             stream = opened.enter_context(io.BufferedReader(text, _BUFFER))
         except OSError as error:
             kind = kind_of(path) if path != STDIN and path.is_dir() else ""
@@ -130,7 +130,8 @@ def reading(path: Path) -> Iterator[BinaryIO]:
             fix = "give a text file, and the model with -m" if "model" in kind else "give an existing text file"
             raise InputError(f"{shown(path)}: {reason}; {fix}") from None
         try:
-            yield stream
+            with disk_errors(path, "read"):
+                yield stream
         except OSError as error:
             reason = f"cannot read further: {error.strerror or error}; is the file complete?"
             raise InputError(f"{shown(path)}: {reason}") from None

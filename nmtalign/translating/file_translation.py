@@ -184,6 +184,7 @@ class FileTranslation:
         if problem:
             what = f"is complete, with {counted(self.done, 'translation')}, but {problem}"
             raise UsageError(f"{file.path}: {what}; leave out --resume to translate all lines again")
+        file.close()  # a run that was killed at its very end has left FILE.partial.json
         shard = f", as many as shard {self._inputs.shard} has lines" if self._inputs.shard else ""
         self._summary = f"{file.path}: already done: it contains {counted(self.done, 'translation')}{shard}"
         return True
@@ -375,7 +376,7 @@ class ResumableOutput(files.PartialFile):
 
     def keep(self, most: int = sys.maxsize) -> int:
         """Removes all but the first entries, at most this number, and what is not complete; returns their number."""
-        with self.partial.open("rb") as lines:
+        with files.disk_errors(self.partial, "read"), self.partial.open("rb") as lines:
             count, size, _ = self._entries(lines, most)
         self.cut(size)
         return count

@@ -150,6 +150,13 @@ def test_closed_streams_that_are_not_needed_are_no_error(corpus):
     assert b"standard input: cannot read" in result.stderr
 
 
+def test_an_interruption_while_python_ends_prints_nothing():
+    late = "import atexit, os, sys; atexit.register(os.kill, os.getpid(), 2); sys.argv = ['nmtalign', '--version']"
+    call = [sys.executable, "-c", f"{late}; from nmtalign.cli.app import main; main()"]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"nmtalign {__version__}\n", "")
+
+
 def test_output_is_utf8_whatever_the_locale(corpus):
     folder = os.fsencode(corpus) + b"/na\xc3\xafve \xff"  # the last byte is no UTF-8
     os.symlink(os.fsencode(corpus) + b"/test.fr", folder)  # noqa: PTH211

@@ -40,7 +40,9 @@ def test_a_file_that_was_cut_off_ends_the_same(random_model, tmp_path, inside, u
     assert_same_lines((tmp_path / "out.fr").read_text(), whole)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.en", "out.fr"]
     whole = (tmp_path / "out.fr").read_text()
+    (tmp_path / "out.fr.partial.json").touch()  # by a run that was killed at its end
     done = inside(*arguments, "--resume")
+    assert not (tmp_path / "out.fr.partial.json").exists()
     assert done.stderr == b"nmtalign: out.fr: already done: it contains 40 translations\n"
     os.utime(tmp_path / "in.en")  # the text may be another one
     done = inside(*arguments, "--resume")

@@ -2,7 +2,9 @@
 
 import json
 import random
+import shutil
 import unicodedata
+from pathlib import Path
 
 import pytest
 from helpers.parallel_texts import files_of, prepare, write_pairs
@@ -152,6 +154,29 @@ def test_texts_of_an_earlier_corpus_are_removed_unless_they_are_given_or_changed
     with pytest.raises(UsageError, match=r"test\.en: would be replaced"):
         prepared(test_lines=5)
     assert prepared(dev=(own[0], own[1])) == [True, True, True, False]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_prep_that_is_interrupted_while_it_puts_files_in_their_places_can_be_repeated(tmp_path, monkeypatch, again):
+    texts, folder, place = write_pairs(tmp_path, "train", GOOD), tmp_path / "data", Path.replace
+    for stop_at in range(1, 8):
+        if again:
+            prepare(texts, folder, PrepConfig(dev_lines=7), LANGUAGES, force=True)
+        placed = []
+
+        def replace(path, target, stop_at=stop_at, placed=placed):
+            placed.extend([target] if target.parent == folder else [])
+            if len(placed) == stop_at:
+                raise KeyboardInterrupt
+            return place(path, target)
+
+        monkeypatch.setattr(Path, "replace", replace)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(texts, folder, PrepConfig(dev_lines=5), LANGUAGES, force=again)
+        monkeypatch.undo()
+        prepare(texts, folder, PrepConfig(dev_lines=5), LANGUAGES, force=again)
+        assert len(Corpus.open(folder).splits["dev"]) == len((folder / "dev.en").read_text("utf-8").splitlines()) == 5
+        shutil.rmtree(folder)
 
 
 def test_new_settings_at_their_defaults_are_not_recorded():
