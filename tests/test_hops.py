@@ -44,7 +44,7 @@ BEAM_STEP = {"rnnsearch-50": (6, 40), "small": (6, 39), "luong-global": (7, 42)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 126)),
     "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 270)),
-    "translate": ("translate", (21, 276)),
+    "translate": ("translate", (21, 277)),
 }
 
 
