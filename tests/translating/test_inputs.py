@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_named(tmp_path, monkeypatch):
             list(Inputs((path,)))
     damaged = Inputs((Path("/proc/self/mem"),))  # opens, and its first bytes cannot be read, as on a damaged disk
     assert damaged.size() is None
-    with pytest.raises(InputError, match="mem: cannot read"):
+    with pytest.raises(ResourceError, match="mem: cannot read"):
         list(damaged)
     with pytest.raises(InputError, match="none: cannot read"):
         assert are_files(Path("-"), tmp_path / "none")
