@@ -151,6 +151,7 @@ def score(
             metric: read_segment_scores(metric, list(map(text_or_path, files)), len(scored), texts[0])
             for metric, files in (segment_scores or {}).items()
         }
+        # All checks that need no translation come before the models translate.
         systems = {
             name: translation_of(origin, models[name], translation, notify, progress)
             if origin and name in models
