@@ -144,9 +144,10 @@ def write_attributes(node: h5py.HLObject, attributes: Mapping[str, Any]) -> None
 
 
 def is_hdf5(path: Path) -> bool:
-    """Returns whether a file begins as HDF5; raises ResourceError if the system refuses to read it."""
+    """Returns whether a file is HDF5; raises ResourceError if the system refuses to read it."""
     with contextlib.suppress(OSError), disk_errors(path, "read"), open_regular(path) as stream:
-        return b"\x89HDF\r\n\x1a\n" in stream.read(2 * USER_BLOCK)
+        stream.read(1)  # h5py would report a file that the system refuses to read as no HDF5
+        return bool(h5py.is_hdf5(path))
     return False
 
 

@@ -39,12 +39,12 @@ from nmtalign.training.updates import TrainingSetup
 
 PACKAGE = str(Path(nmtalign.__file__).parent)
 SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
-UPDATE = {"rnnsearch-50": (8, 76), "small": (8, 75), "luong-global": (8, 58)}  # files, functions
-BEAM_STEP = {"rnnsearch-50": (6, 40), "small": (6, 39), "luong-global": (7, 42)}
+UPDATE = {"rnnsearch-50": (8, 77), "small": (8, 76), "luong-global": (8, 61)}  # files, functions
+BEAM_STEP = {"rnnsearch-50": (6, 41), "small": (6, 40), "luong-global": (7, 44)}
 COMMANDS = {
-    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 126)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 270)),
-    "translate": ("translate", (21, 277)),
+    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 127)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 273)),
+    "translate": ("translate", (21, 283)),
 }
 
 

@@ -31,7 +31,7 @@ from nmtalign.errors import FormatError, InputError, ResourceError, UsageError
 from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import StrPath, argument_layer, resolve, select, toml
-from nmtalign.text.languages import check_spaces, suffix_language
+from nmtalign.text.languages import Notify, check_spaces, suffix_language
 from nmtalign.text.lines import counted, is_stream, read_pairs, shown
 from nmtalign.text.tokenizer import EOS, LEXICON, NO_WORD, UNK, SpacedWords
 
@@ -58,7 +58,6 @@ class LinkProgress:
 
 
 Show = Callable[[LinkProgress], object]
-Notify = Callable[[str], object]
 
 
 class BitextSide:

@@ -106,7 +106,7 @@ def _check(output: Path | None, resume: bool, pharaoh: bool) -> None:
     if resume and pharaoh:
         fix = "leave it out, and run `nmtalign export` afterwards"
         raise UsageError(f"--resume continues -o FILE.h5, and --pharaoh would print only the rest: {fix}")
-    if output is not None and (output.is_dir() or output.suffix.lower() in (".txt", ".align", ".links", ".json")):
+    if output is not None and (output.is_dir() or output.suffix.lower() in (*common.LINK_SUFFIXES, ".json")):
         fix = f"give a name such as {_DEFAULT_OUTPUT}; links are text: --pharaoh > FILE"
         raise UsageError(f"{output}: HDF5 needs a file: {fix}")
 

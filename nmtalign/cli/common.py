@@ -107,6 +107,7 @@ def need_target(source: Path, target: Path | None) -> Path:
     return target
 
 
+LINK_SUFFIXES = (".txt", ".align", ".links")  # of files of links, which are text and not what -o writes
 DATA_DEFAULT = "[dim]\\[default: the workspace's, or data/][/dim]."
 MODEL_DEFAULT = "[dim]\\[default: the workspace's, or model/][/dim]."
 MODELS = own_option(f"Model directory; repeat it for an ensemble {MODEL_DEFAULT}", "DIR", "--model -m")

@@ -46,7 +46,7 @@ def link(
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
     target = common.need_target(source, target)
-    if output.suffix.lower() in (".txt", ".align", ".links"):
+    if output.suffix.lower() in common.LINK_SUFFIXES:
         raise UsageError(f"{output}: -o is the folder of the aligner; links go to standard output: > {output}")
     keep_memory()
     tell = common.notifier(quiet)

@@ -13,7 +13,7 @@ import inspect
 import itertools
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -238,8 +238,7 @@ class Command(TyperCommand):
             raise UsageError(f"{long[0]}: begins with a long dash; write {'--' if long[0][2:] else '-'}{long[0][1:]}")
         if glued := [one for one in words if one[:1] == "-" and f"-{one.partition('=')[0]}" in options]:
             raise UsageError(f"no such option: {glued[0]}; nmtalign calls it -{glued[0]}")
-        if of_two := {name for one in self.params if one.nargs == 2 for name in one.opts}:
-            words = _pairs_of_files(words, of_two)
+        words = _pairs_of_files(words, self.params)
         try:
             given, _, _ = self.make_parser(ctx).parse_args([*words, *args[end:]])
             own = inspect.signature(self.callback).parameters  # type: ignore[arg-type]
@@ -301,8 +300,9 @@ def load_command(name: str) -> Any:
     return typer.main.get_command(app)
 
 
-def _pairs_of_files(arguments: Sequence[str], options: Collection[str]) -> list[str]:
+def _pairs_of_files(arguments: Sequence[str], parameters: Iterable[Any]) -> list[str]:
     """The arguments with NO_FILE after the value of an option of two files if it has only one, such as a TSV file."""
+    options = {name for one in parameters if one.nargs == 2 for name in one.opts}
     result = [part for one in arguments for part in (one.split("=", 1) if one.partition("=")[0] in options else [one])]
     for place in (place for place in reversed(range(len(result))) if result[place] in options):
         values = [*itertools.takewhile(lambda one: one == "-" or one[:1] != "-", result[place + 1 : place + 3])]

@@ -85,6 +85,10 @@ class Attention(Initialised, ABC):
         `coverage` (B, R, Tx) is that of the source words before the step, for `CoverageAttention`; None = 0.
         """
 
+    def fertilities(self, annotations: Tensor) -> Tensor | None:
+        """The fertilities (B, Tx) of annotations (B, Tx, 2n); None without coverage."""
+        return None
+
     def look(self, memory: Memory, states: Tensor, coverage: Tensor | None, step: int) -> Look:
         """The weights (equation 6) and contexts (equation 5) of states (N, n), before which there were `step` steps.
 
@@ -93,11 +97,8 @@ class Attention(Initialised, ABC):
         by_sentence = len(memory.values), -1
         coverage = None if coverage is None else coverage.unflatten(0, by_sentence)
         energies = self.energies(states.unflatten(0, by_sentence), cast(Tensor, memory.keys), coverage)
-        if memory.padding is not None:
-            energies = energies.masked_fill(memory.padding[:, None], -torch.inf)
-        weights = energies.softmax(-1)
-        contexts = torch.bmm(weights.to(memory.values.dtype), memory.values)
-        return Look(contexts.flatten(0, 1), weights.flatten(0, 1))
+        weights = _masked(energies, memory.padding).softmax(-1)
+        return Look(_contexts(weights, memory.values), weights.flatten(0, 1))
 
 
 class AdditiveAttention(Attention):
@@ -141,7 +142,7 @@ class CoverageAttention(AdditiveAttention):
         self.fertility_weight = Role.ATTENTION.parameter(1, annotation_size)  # U_f
 
     def fertilities(self, annotations: Tensor) -> Tensor:
-        """Phi (B, Tx) of annotations (B, Tx, 2n), float32 beside bf16 too."""
+        """Phi, float32 beside bf16 too."""
         products = F.linear(annotations, self.fertility_weight.to(annotations.dtype)).squeeze(-1)
         return FERTILITY_LIMIT * products.to(wide(products.dtype)).sigmoid()
 
@@ -229,10 +230,9 @@ class LocalAttention(Attention):
 
     def look(self, memory: Memory, states: Tensor, coverage: Tensor | None, step: int) -> Look:
         states = states.unflatten(0, (len(memory.values), -1))
-        energies = self.energies(states, cast(Tensor, memory.keys))
+        energies = _masked(self.energies(states, cast(Tensor, memory.keys)), memory.padding)
         lengths = energies.new_full((len(energies),), energies.shape[-1])
         if memory.padding is not None:
-            energies = energies.masked_fill(memory.padding[:, None], -torch.inf)
             lengths = lengths - memory.padding.sum(1)
         center = (lengths - 1).clamp_max(step)[:, None]
         if self.position is not None:
@@ -242,8 +242,7 @@ class LocalAttention(Attention):
         if self.position is not None:
             factors = factors * torch.exp(-2 * (offsets / self._window) ** 2)
             weights = factors / factors.sum(-1, keepdim=True)
-        contexts = torch.bmm(factors.to(memory.values.dtype), memory.values)
-        return Look(contexts.flatten(0, 1), weights.flatten(0, 1))
+        return Look(_contexts(factors, memory.values), weights.flatten(0, 1))
 
 
 SCORES: Mapping[str, Callable[[ModelConfig, int], Attention]] = {
@@ -261,6 +260,16 @@ def make_attention(config: ModelConfig, annotation_size: int) -> Attention | Fix
         return CoverageAttention(config, annotation_size)
     score = SCORES[config.attention](config, annotation_size)
     return score if config.attention_span == "global" else LocalAttention(score, config)
+
+
+def _masked(energies: Tensor, padding: Tensor | None) -> Tensor:
+    """Energies (B, R, Tx) with -inf at the padding (B, Tx)."""
+    return energies if padding is None else energies.masked_fill(padding[:, None], -torch.inf)
+
+
+def _contexts(factors: Tensor, values: Tensor) -> Tensor:
+    """The sums (N, D) of values (B, Tx, D) by factors (B, R, Tx)."""
+    return torch.bmm(factors.to(values.dtype), values).flatten(0, 1)
 
 
 class AdditivePass:

@@ -20,7 +20,6 @@ from nmtalign.core.attention import (
     AdditiveAttention,
     AdditivePass,
     Attention,
-    CoverageAttention,
     FusedAdditivePass,
     Look,
     Memory,
@@ -273,7 +272,7 @@ class RecurrentDecoder(Decoder):
             initial = initial.to(wide(summary.dtype)).tanh()
         if not isinstance(attention, Attention):
             return Memory(summary, None, padding, initial)
-        fertilities = attention.fertilities(annotations) if isinstance(attention, CoverageAttention) else None
+        fertilities = attention.fertilities(annotations)
         return Memory(annotations, attention.keys(annotations), padding, initial, fertilities)
 
     def start(self, memory: Memory) -> DecoderState:

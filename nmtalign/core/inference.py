@@ -124,8 +124,8 @@ class FoldedWeights:
 
     def step(self, memory: Memory, state: DecoderState, previous: Tensor | None) -> SearchStep:
         """As `Inference.step`, over a folded memory."""
-        no_word = self._words.bias.expand(len(state), -1)  # the products of the zero vector, plus the bias
-        words = no_word if previous is None else self._words(previous)
+        # At the first step the bias is what remains of the products: the vector of no word is zero.
+        words = self._words.bias.expand(len(state), -1) if previous is None else self._words(previous)
         state, output = self.decoder.order(self._layer, memory, state, words[:, : self._width])
         total = F.linear(output.states, self._state_weight)
         total += words[:, self._width :]

@@ -841,17 +841,15 @@ class Tokenizers:
             raise FormatError(f"{path}: cannot read the tokeniser's settings: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise FormatError(f"{path}: not the settings of a tokeniser") from None
-        source: Tokenizer
-        target: Tokenizer
         if kind == MosesWords.kind:
-            source, target = MosesWords(languages[0]), MosesWords(languages[1], spacing)
-        elif kind in (SpacedWords.kind, TextBytes.kind):
-            source = target = TextBytes() if kind == TextBytes.kind else SpacedWords()
-        elif kind == SentencePieces.kind:
+            return cls.moses(*languages, spacing)
+        if kind in (SpacedWords.kind, TextBytes.kind):
+            both = TextBytes() if kind == TextBytes.kind else SpacedWords()
+            return cls(both, both, *languages)
+        if kind == SentencePieces.kind:
             source, target = (SentencePieces.load(folder / name) for name in MODEL_FILES)
-        else:
-            raise FormatError(f"{path}: unknown kind of tokeniser {kind!r}")
-        return cls(source, target, *languages)
+            return cls(source, target, *languages)
+        raise FormatError(f"{path}: unknown kind of tokeniser {kind!r}")
 
 
 EOS, UNK = "</s>", "<unk>"

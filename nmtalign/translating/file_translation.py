@@ -328,7 +328,7 @@ class FileTranslation:
     def _translations(self, translator: Translator) -> Iterator[tuple[Translation, bytes]]:
         """The lines that are left, in order and without a gap, with their translations and the text to write."""
         output, first = OutputFormat(self._config, translator.loaded.tokenizers), self._inputs.block.start
-        requests = lines_after(self._inputs, self.done, self.done, self._inputs.name) if self.done else self._inputs
+        requests = lines_after(self._inputs, self.done, self.done, self._inputs.name)
         for translation in translator.translate_numbered(requests, first + self.done, are_files(*self._inputs.paths)):
             request = cast(InputRequest, translation.request)
             if not request.valid:
