@@ -149,7 +149,7 @@ def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
 def find_weights(folder: Path) -> Path:
     """The file of the best weights; before the first validation, they are the last ones."""
     for name in (BEST, LAST):
-        if (folder / name).is_file():
+        if os.path.lexists(folder / name):  # what cannot be read is damage, not a model without best weights
             return folder / name
     raise FormatError(f"{folder}: has no weights yet ({BEST}); let `nmtalign train` reach a checkpoint")
 
@@ -158,6 +158,7 @@ def describe_model(folder: Path) -> dict[str, Any]:
     """The description for `nmtalign info`, with all checksums verified; a damaged file of tensors has "damaged"."""
     settings = read_settings(folder)
     check_files(folder, settings)
+    load_vocabularies(folder, model_config(folder, settings))
     files = {path.name: _describe_tensors(path) for path in sorted(folder.glob("*.safetensors"))}
     state = "kept" if {STATE, PREVIOUS_STATE} & files.keys() else "none"
     return {

@@ -56,12 +56,19 @@ def into_pipe(path):
     os.mkfifo(path)
 
 
+def lose(path):
+    """Makes a file a link to one that is not there, with other weights beside it."""
+    path.rename(path.with_name("last.safetensors"))
+    path.symlink_to("elsewhere")
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda f: flip(f / "best.safetensors"), "best.safetensors: damaged: its checksum does not match.*`nmtalign i"),
         (lambda f: into_pipe(f / "config.json"), "config.json: cannot be read: not a regular file"),
-        (lambda f: into_pipe(f / "best.safetensors"), "has no weights yet"),
+        (lambda f: into_pipe(f / "best.safetensors"), "best.safetensors: cannot be read: not a regular file"),
+        (lambda f: lose(f / "best.safetensors"), "best.safetensors: cannot be read: No such file or directory"),
         (lambda f: (f / "config.json").write_text("[" * 100_000), "config.json: cannot be read: nested too deeply"),
         (lambda f: edit_config(f, source_language="\ud800"), "config.json: cannot be read: .*surrogates"),
         (lambda f: edit_config(f, files=["a"]), "config.json: damaged: 'files' is not an object"),
@@ -86,6 +93,9 @@ def test_what_is_missing_foreign_or_edited_is_named(folder, damage, message):
     damage(folder)
     with pytest.raises(FormatError, match=message):
         load_model(folder, device="cpu")
+    if "config.json" in message:
+        with pytest.raises(FormatError, match=message):
+            describe_model(folder)
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "best.safetensors"])
