@@ -13,7 +13,7 @@ import inspect
 import itertools
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -82,6 +82,8 @@ def with_settings(*classes: type) -> Callable[[Callable[..., None]], Callable[..
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, *own = inspect.signature(command, eval_str=True).parameters.values()
         taken = [one.name for one in own]
+        given = {one.name: one.default for one in own if isinstance(one.default, typer.models.OptionInfo)}
+        spellings = {spelling for name, one in given.items() for spelling in one.param_decls or (option(name),)}
         options = {name: one for name, one in SECTIONS[sections[0]].items() if one.common and name not in taken}
 
         @functools.wraps(command)
@@ -93,7 +95,7 @@ def with_settings(*classes: type) -> Callable[[Callable[..., None]], Callable[..
             flags = {name: arguments.pop(name) for name in options}
             flags = {n: options[n].parse(v) if isinstance(v, str) else v for n, v in flags.items() if v is not None}
             workspace = definition.load_workspace(config)
-            typed: tuple[Layer, ...] = (COMMAND_LINE, flags), (SET, _assignments(assigned, found))
+            typed: tuple[Layer, ...] = (COMMAND_LINE, flags), (SET, _assignments(assigned, found, spellings))
             chosen_layers = (*map(workspace.section, sections), *typed)
             preset, warnings = "", list[str]()
             if "preset" in arguments:
@@ -127,7 +129,7 @@ def with_settings(*classes: type) -> Callable[[Callable[..., None]], Callable[..
     return decorate
 
 
-def _assignments(texts: Sequence[str], known: Mapping[str, Setting]) -> dict[str, Any]:
+def _assignments(texts: Sequence[str], known: Mapping[str, Setting], options: Set[str]) -> dict[str, Any]:
     """The settings of `--set NAME=VALUE`, converted; raises UsageError for an unknown name or a wrong value."""
     values = {}
     for text in texts:
@@ -136,7 +138,7 @@ def _assignments(texts: Sequence[str], known: Mapping[str, Setting]) -> dict[str
         if name not in known:
             from nmtalign.cli.old_names import advice
 
-            raise UsageError(f"{SET}: unknown setting '{name}'; {advice('', name, (), known)}")
+            raise UsageError(f"{SET}: unknown setting '{name}'; {advice('', name, options, known)}")
         if not equals:
             raise UsageError(f"{SET} {text}: give a value, as in {SET} {name}={metavar(known[name])}")
         values[name] = known[name].convert(SET, known[name].parse(value))

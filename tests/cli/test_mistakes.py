@@ -114,6 +114,7 @@ ERRORS = """
 2 train data —preset tiny => —preset: begins with a long dash; write --preset
 2 train --set lr=0.1 => --set: unknown setting 'lr'; nmtalign calls it --set learning_rate=
 2 train --set beam=5 => --set: unknown setting 'beam'; this is a setting of `nmtalign translate`
+2 train --set preset=tiny => --set: unknown setting 'preset'; nmtalign calls it --preset
 2 train --set layrs=2 => --set: unknown setting 'layrs'; the nearest one is --set layers=
 2 train --set layers => --set layers: give a value, as in --set layers=N
 2 train --set layers=0 => --set layers=0: must be at least 1
