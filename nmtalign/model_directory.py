@@ -163,17 +163,13 @@ def describe_model(folder: Path) -> dict[str, Any]:
     state = "kept" if {STATE, PREVIOUS_STATE} & files.keys() else "none"
     return {
         "kind": "model",
-        "format_version": settings["format_version"],
-        "nmtalign_version": settings["nmtalign_version"],
-        "preset": settings.get("preset"),
+        **{key: settings.get(key) for key in ("format_version", "nmtalign_version", "preset")},
         "languages": f"{settings['source_language']}-{settings['target_language']}",
         "parameters": next((f["parameters"] for n in (BEST, LAST) if "parameters" in (f := files.get(n, {}))), 0),
         "weights": files.get(BEST, {}).get("weights", "fp32"),
         "training_state": "none; it was exported" if EXPORTED in settings else state,
         "files": files,
-        "model": settings["model"],
-        "training": settings["training"],
-        "prep": settings.get("prep", {}),
+        **{key: settings.get(key, {}) for key in ("model", "training", "prep")},
     }
 
 

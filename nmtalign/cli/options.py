@@ -81,10 +81,9 @@ def with_settings(*classes: type) -> Callable[[Callable[..., None]], Callable[..
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, *own = inspect.signature(command, eval_str=True).parameters.values()
-        taken = [one.name for one in own]
         given = {one.name: one.default for one in own if isinstance(one.default, typer.models.OptionInfo)}
         spellings = {spelling for name, one in given.items() for spelling in one.param_decls or (option(name),)}
-        options = {name: one for name, one in SECTIONS[sections[0]].items() if one.common and name not in taken}
+        options = {name: one for name, one in SECTIONS[sections[0]].items() if one.common and name not in given}
 
         @functools.wraps(command)
         def run(**arguments: Any) -> None:
