@@ -37,6 +37,7 @@ view --links hard_links=true; view --no-links hard_links=false
 _OPTIONS: Mapping[str, str] = {
     **{f"{command} {old}": f"{SET} {new}" for command, old, new in map(str.split, _SETTINGS.split(";"))},
     "train --restart": "--force",
+    "train --average": "average weights after the training: `nmtalign export MODEL --average WEIGHTS -o OUT`",
     "link --quick": "--learn-from 50000",
     "link --max-time": "give --learn-from N; the time grows with N",
     "translate --feature": "the feature in the list is always nmtalign=",
@@ -44,26 +45,25 @@ _OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("translate --which", "align --which", "serve --which"), _WHICH),
     "score --all": "give the folders of the models as HYP",
     "score --all-words": "--no-known-words",
-    **dict.fromkeys(("score --beam", "score --device"), _OF_TRANSLATE),
-    "score --data": "--model {}",
+    **dict.fromkeys(("score --beam", "score --device", "reproduce --beam"), _OF_TRANSLATE),
+    **dict.fromkeys(("score --data", "align --backward", "align --forward"), "--model {}"),
     "score --save-translation": "translate with `nmtalign translate -o FILE`, and give FILE as HYP",
     "score --table1": "--known-words",
     **dict.fromkeys(("aer --links-method", "aer --threshold"), f"align again with {SET} links= or threshold="),
     **dict.fromkeys(("align --gold", "align -g"), "compare with gold links: `nmtalign aer FILE.h5 GOLD`"),
-    "align --backward": "--model {}",
-    "align --forward": "--model {}",
     "symmetrize --method": "--symmetrize {}",
     "view --name": "give NAME=FILE",
     "view --sentences": "--sentence {}",
     "reproduce --ablations": "train a model per change, as examples/ablations.sh does, and compare them with `score`",
     "reproduce --updates": "give --words or --hours",
     "reproduce --sentences": "draw other lines with `nmtalign view --sentence`",
-    "reproduce --beam": _OF_TRANSLATE,
     **dict.fromkeys((f"reproduce --{name}" for name in ("device", "precision", "threads")), _OF_TRAIN),
 }
 # Options of version 0.2 that have no replacement, without `--` and `no-`.
 _GONE: Mapping[str, str] = {
     "prep": "format",
+    "train": "agreement agreement-weight attention-temperature bpe-dropout guided-loss guided-reading r-drop "
+    "soft-start word-dropout",
     "score": "apart attention attention-from by-frequency by-place cumulative table1 train-text",
     "align": "temperature drop-end keep-end gold-base reverse-gold format",
     "aer": "alpha by-length by-type worst",

@@ -48,6 +48,14 @@ def test_options_work_with_a_note_that_names_the_new_ones(monkeypatch, tmp_path,
     assert shown.count("# --set\n") == new.count("--set")
 
 
+@pytest.mark.parametrize("old", ["--average 5", "--agreement", "--r-drop=5", "--word-dropout 0.1"])
+def test_options_that_our_measurements_reject_are_not_guessed_to_be_others(tmp_path, old):
+    done = run(tmp_path, "train", *old.split())
+    assert done.returncode == 2
+    assert "average" in done.stderr if "average" in old else "leave it out" in done.stderr
+    assert "nearest" not in done.stderr
+
+
 @pytest.mark.parametrize("old", _OPTIONS)
 def test_no_replacement_is_dead(old):
     command, option = old.split()
