@@ -152,8 +152,9 @@ class FileTranslation:
         self._stream, self._summary = output, ""
         self._file: ResumableOutput | None = None
         self._writer: AlignmentWriter | None = None
+        self._full = True  # whether the last list has `n_best` entries, so that a later run counts it
         if isinstance(output, Path) and not files.stays_in_place(output):
-            self._file = ResumableOutput(output, writes_lists(config), inputs.block.start)
+            self._file = ResumableOutput(output, config.n_best if writes_lists(config) else 0, inputs.block.start)
         elif resume:
             name = output if isinstance(output, Path) else "standard output"
             raise UsageError(f"--resume needs an output file, and {name} is none: add -o FILE")
@@ -195,7 +196,8 @@ class FileTranslation:
             return f" after {counted(self.lines, 'line')}"
         if self._writer is not None:  # both continue after the last line that both have
             return self._writer.left()
-        done = self.done + self.lines - writes_lists(self._config) if self._file.partial.exists() else 0
+        uncounted = writes_lists(self._config) and not self._full
+        done = self.done + self.lines - uncounted if self._file.partial.exists() else 0
         return f"; {self._file.partial} contains {counted(done, 'line')}; --resume continues after them" if done else ""
 
     def run(
@@ -225,7 +227,7 @@ class FileTranslation:
                         request = cast(InputRequest, translation.request)
                         with guard():
                             write(text)
-                            self.lines += 1
+                            self.lines, self._full = self.lines + 1, len(translation.n_best) == self._config.n_best
                             self.tokens += len(translation.source_tokens)
                             self.unknown += translation.source_unknown
                             add_alignments(request.index, translation)
@@ -346,11 +348,11 @@ class ResumableOutput(files.PartialFile):
     origin, FILE.partial.json, remain, and a later run can resume after the complete entries.
     """
 
-    def __init__(self, path: Path, lists: bool = False, first: int = 0) -> None:
-        """With `lists` an entry is a Moses n-best list; their ids count from `first`."""
+    def __init__(self, path: Path, list_size: int = 0, first: int = 0) -> None:
+        """With `list_size` an entry is a Moses n-best list of at most this size; their ids count from `first`."""
         super().__init__(path)
         self._record = self.partial.with_name(f"{self.partial.name}.json")
-        self._lists, self._first = lists, first
+        self._list_size, self._first = list_size, first
 
     def begin(self, origin: Mapping[str, Any], resume: bool, notify: Callable[[str], None]) -> int:
         """Opens FILE.partial and returns the number of its entries, which the next ones follow.
@@ -388,17 +390,19 @@ class ResumableOutput(files.PartialFile):
         return count + (end > size)
 
     def _entries(self, lines: BinaryIO, most: int = sys.maxsize) -> tuple[int, int, int]:
-        """The number of complete entries, of their bytes, and of those with the last list, which may be incomplete."""
-        count = size = offset = 0
+        """The number of complete entries, of their bytes, and of those with a short last list, which may go on."""
+        count = size = offset = listed = 0
         for number, line in enumerate(lines, 1):
             if count == most or not line.endswith(b"\n"):
                 break
-            match = _MOSES_ID.match(line) if self._lists else None
-            if self._lists and match is None:
+            match = _MOSES_ID.match(line) if self._list_size else None
+            if self._list_size and match is None:
                 raise FormatError(f"{self.path}: line {number}: not a line of an n-best list; give the same options")
             if match is None or int(match[1]) - self._first > count:
-                count, size = count + 1, offset if match else offset + len(line)
-            offset += len(line)
+                count, size, listed = count + 1, offset if match else offset + len(line), 0
+            offset, listed = offset + len(line), listed + 1
+        if count < most and 0 < listed == self._list_size:
+            count, size = count + 1, offset
         return count, size, offset
 
     def close(self, remove: bool = False) -> None:
