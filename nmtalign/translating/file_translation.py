@@ -152,9 +152,10 @@ class FileTranslation:
         self._stream, self._summary = output, ""
         self._file: ResumableOutput | None = None
         self._writer: AlignmentWriter | None = None
-        self._full = True  # whether the last list has `n_best` entries, so that a later run counts it
+        self._list_size = config.n_best if writes_lists(config) else 0
+        self._short = False  # whether the last list has fewer than `n_best` entries: a later run does not count it
         if isinstance(output, Path) and not files.stays_in_place(output):
-            self._file = ResumableOutput(output, config.n_best if writes_lists(config) else 0, inputs.block.start)
+            self._file = ResumableOutput(output, self._list_size, inputs.block.start)
         elif resume:
             name = output if isinstance(output, Path) else "standard output"
             raise UsageError(f"--resume needs an output file, and {name} is none: add -o FILE")
@@ -172,8 +173,7 @@ class FileTranslation:
         if file is None or file.partial.exists() or not file.path.exists():
             return False
         self.done, lines = file.count(), self._inputs.count() if are_files(*self._inputs.paths) else None
-        weights = (path for model in models for path in (model, model / BEST) if path.is_file())
-        read = [*self._inputs.paths, *weights]
+        read = [*self._inputs.paths, *(path for one in models for path in (one, one / BEST) if path.is_file())]
         newer = [shown(one) for one in read if _status(one).st_mtime > _status(file.path).st_mtime]
         problem = ""
         if self.done != lines:
@@ -196,8 +196,7 @@ class FileTranslation:
             return f" after {counted(self.lines, 'line')}"
         if self._writer is not None:  # both continue after the last line that both have
             return self._writer.left()
-        uncounted = writes_lists(self._config) and not self._full
-        done = self.done + self.lines - uncounted if self._file.partial.exists() else 0
+        done = self.done + self.lines - self._short if self._file.partial.exists() else 0
         return f"; {self._file.partial} contains {counted(done, 'line')}; --resume continues after them" if done else ""
 
     def run(
@@ -227,7 +226,7 @@ class FileTranslation:
                         request = cast(InputRequest, translation.request)
                         with guard():
                             write(text)
-                            self.lines, self._full = self.lines + 1, len(translation.n_best) == self._config.n_best
+                            self.lines, self._short = self.lines + 1, len(translation.n_best) < self._list_size
                             self.tokens += len(translation.source_tokens)
                             self.unknown += translation.source_unknown
                             add_alignments(request.index, translation)
@@ -313,18 +312,17 @@ class FileTranslation:
 
             def add(number: int, translation: Translation) -> None:
                 source = translation.source_tokens  # a blank line has none: no model has read it
-                source_starts = tokenizers.source.word_starts(source)
-                source_words = tuple(tokenizers.source.words(source))
+                source_starts = loaded.tokenizers.source.word_starts(source)
+                source_words = tuple(loaded.tokenizers.source.words(source))
                 entries = translation.n_best if config.save_alignments_of == "n-best" else translation.n_best[:1]
                 for rank, entry in enumerate(entries):
-                    starts = tokenizers.target.word_starts(entry.tokens)
+                    starts = loaded.tokenizers.target.word_starts(entry.tokens)
                     weights = merge_pieces(cast(Array, entry.alignment), source_starts, starts)  # it has attention
-                    words, links = tuple(tokenizers.target.words(entry.tokens)), tuple(argmax_links(weights))
+                    words, links = tuple(loaded.tokenizers.target.words(entry.tokens)), tuple(argmax_links(weights))
                     log_prob = entry.log_prob if source else math.nan
                     log_probs = merge_log_probs(entry.token_log_probs if source else [math.nan], starts)
                     writer.add(AlignmentRecord(source_words, words, weights, log_prob, number, log_probs, links, rank))
 
-            tokenizers = loaded.tokenizers
             yield add
 
     def _translations(self, translator: Translator) -> Iterator[tuple[Translation, bytes]]:
@@ -469,8 +467,7 @@ class OutputFormat:
         docs/formats.md lists the keys. All other keys of the request's `extra` come first, unchanged. If `extra` was
         written here, which its n_best shows, none of our keys is taken from it.
         """
-        entries = [self._entry(translation, alternative) for alternative in translation.n_best]
-        extra = translation.request.extra
+        extra, entries = translation.request.extra, [self._entry(translation, each) for each in translation.n_best]
         results = {"source": translation.source, **entries[0]}
         results |= {"source_tokens": list(translation.source_tokens), "source_unknown": translation.source_unknown}
         if translation.confidence is not None:
@@ -519,8 +516,7 @@ def fixed(value: float) -> str:
 
 def are_files(*paths: Path) -> bool:
     """Whether all are regular files, read without waiting; raises InputError for a missing file."""
-    modes = [_status(path).st_mode for path in paths]
-    return all(map(stat.S_ISREG, modes))
+    return all(map(stat.S_ISREG, [_status(path).st_mode for path in paths]))
 
 
 def read_request(line: str, where: str) -> Request:
