@@ -152,8 +152,10 @@ class FileTranslation:
         self._stream, self._summary = output, ""
         self._file: ResumableOutput | None = None
         self._writer: AlignmentWriter | None = None
+        self._list_size = config.n_best if writes_lists(config) else 0
+        self._short = False  # whether the last list has fewer than `n_best` entries: a later run does not count it
         if isinstance(output, Path) and not files.stays_in_place(output):
-            self._file = ResumableOutput(output, writes_lists(config), inputs.block.start)
+            self._file = ResumableOutput(output, self._list_size, inputs.block.start)
         elif resume:
             name = output if isinstance(output, Path) else "standard output"
             raise UsageError(f"--resume needs an output file, and {name} is none: add -o FILE")
@@ -171,8 +173,7 @@ class FileTranslation:
         if file is None or file.partial.exists() or not file.path.exists():
             return False
         self.done, lines = file.count(), self._inputs.count() if are_files(*self._inputs.paths) else None
-        weights = (path for model in models for path in (model, model / BEST) if path.is_file())
-        read = [*self._inputs.paths, *weights]
+        read = [*self._inputs.paths, *(path for one in models for path in (one, one / BEST) if path.is_file())]
         newer = [shown(one) for one in read if _status(one).st_mtime > _status(file.path).st_mtime]
         problem = ""
         if self.done != lines:
@@ -195,7 +196,7 @@ class FileTranslation:
             return f" after {counted(self.lines, 'line')}"
         if self._writer is not None:  # both continue after the last line that both have
             return self._writer.left()
-        done = self.done + self.lines - writes_lists(self._config) if self._file.partial.exists() else 0
+        done = self.done + self.lines - self._short if self._file.partial.exists() else 0
         return f"; {self._file.partial} contains {counted(done, 'line')}; --resume continues after them" if done else ""
 
     def run(
@@ -225,7 +226,7 @@ class FileTranslation:
                         request = cast(InputRequest, translation.request)
                         with guard():
                             write(text)
-                            self.lines += 1
+                            self.lines, self._short = self.lines + 1, len(translation.n_best) < self._list_size
                             self.tokens += len(translation.source_tokens)
                             self.unknown += translation.source_unknown
                             add_alignments(request.index, translation)
@@ -311,18 +312,17 @@ class FileTranslation:
 
             def add(number: int, translation: Translation) -> None:
                 source = translation.source_tokens  # a blank line has none: no model has read it
-                source_starts = tokenizers.source.word_starts(source)
-                source_words = tuple(tokenizers.source.words(source))
+                source_starts = loaded.tokenizers.source.word_starts(source)
+                source_words = tuple(loaded.tokenizers.source.words(source))
                 entries = translation.n_best if config.save_alignments_of == "n-best" else translation.n_best[:1]
                 for rank, entry in enumerate(entries):
-                    starts = tokenizers.target.word_starts(entry.tokens)
+                    starts = loaded.tokenizers.target.word_starts(entry.tokens)
                     weights = merge_pieces(cast(Array, entry.alignment), source_starts, starts)  # it has attention
-                    words, links = tuple(tokenizers.target.words(entry.tokens)), tuple(argmax_links(weights))
+                    words, links = tuple(loaded.tokenizers.target.words(entry.tokens)), tuple(argmax_links(weights))
                     log_prob = entry.log_prob if source else math.nan
                     log_probs = merge_log_probs(entry.token_log_probs if source else [math.nan], starts)
                     writer.add(AlignmentRecord(source_words, words, weights, log_prob, number, log_probs, links, rank))
 
-            tokenizers = loaded.tokenizers
             yield add
 
     def _translations(self, translator: Translator) -> Iterator[tuple[Translation, bytes]]:
@@ -346,11 +346,11 @@ class ResumableOutput(files.PartialFile):
     origin, FILE.partial.json, remain, and a later run can resume after the complete entries.
     """
 
-    def __init__(self, path: Path, lists: bool = False, first: int = 0) -> None:
-        """With `lists` an entry is a Moses n-best list; their ids count from `first`."""
+    def __init__(self, path: Path, list_size: int = 0, first: int = 0) -> None:
+        """With `list_size` an entry is a Moses n-best list of at most this size; their ids count from `first`."""
         super().__init__(path)
         self._record = self.partial.with_name(f"{self.partial.name}.json")
-        self._lists, self._first = lists, first
+        self._list_size, self._first = list_size, first
 
     def begin(self, origin: Mapping[str, Any], resume: bool, notify: Callable[[str], None]) -> int:
         """Opens FILE.partial and returns the number of its entries, which the next ones follow.
@@ -388,17 +388,19 @@ class ResumableOutput(files.PartialFile):
         return count + (end > size)
 
     def _entries(self, lines: BinaryIO, most: int = sys.maxsize) -> tuple[int, int, int]:
-        """The number of complete entries, of their bytes, and of those with the last list, which may be incomplete."""
-        count = size = offset = 0
+        """The number of complete entries, of their bytes, and of those with a short last list, which may go on."""
+        count = size = offset = listed = 0
         for number, line in enumerate(lines, 1):
             if count == most or not line.endswith(b"\n"):
                 break
-            match = _MOSES_ID.match(line) if self._lists else None
-            if self._lists and match is None:
+            match = _MOSES_ID.match(line) if self._list_size else None
+            if self._list_size and match is None:
                 raise FormatError(f"{self.path}: line {number}: not a line of an n-best list; give the same options")
             if match is None or int(match[1]) - self._first > count:
-                count, size = count + 1, offset if match else offset + len(line)
-            offset += len(line)
+                count, size, listed = count + 1, offset if match else offset + len(line), 0
+            offset, listed = offset + len(line), listed + 1
+        if count < most and 0 < listed == self._list_size:
+            count, size = count + 1, offset
         return count, size, offset
 
     def close(self, remove: bool = False) -> None:
@@ -465,8 +467,7 @@ class OutputFormat:
         docs/formats.md lists the keys. All other keys of the request's `extra` come first, unchanged. If `extra` was
         written here, which its n_best shows, none of our keys is taken from it.
         """
-        entries = [self._entry(translation, alternative) for alternative in translation.n_best]
-        extra = translation.request.extra
+        extra, entries = translation.request.extra, [self._entry(translation, each) for each in translation.n_best]
         results = {"source": translation.source, **entries[0]}
         results |= {"source_tokens": list(translation.source_tokens), "source_unknown": translation.source_unknown}
         if translation.confidence is not None:
@@ -515,8 +516,7 @@ def fixed(value: float) -> str:
 
 def are_files(*paths: Path) -> bool:
     """Whether all are regular files, read without waiting; raises InputError for a missing file."""
-    modes = [_status(path).st_mode for path in paths]
-    return all(map(stat.S_ISREG, modes))
+    return all(map(stat.S_ISREG, [_status(path).st_mode for path in paths]))
 
 
 def read_request(line: str, where: str) -> Request:
