@@ -211,9 +211,9 @@ class Reproduction:
             raise UsageError(f"{origin} {wrong[0]!r}: names files; give it a name of letters, digits, - and .")
         missing = [name for name in ("train", "dev") if name not in (*named, *aside) and not self._is_prepared]
         if missing or not tests:
-            name = [*missing, "test"][0]
-            why = f"[corpus] names no {name} text, and `reproduce` needs one"
-            raise UsageError(f'{self.workspace.file or FILE_NAME}: {why}: {name} = ["{name}.en", "{name}.fr"]')
+            name, file = [*missing, "test"][0], self.workspace.file
+            why = f"{file}: [corpus] names no {name} text" if file else f"there is no {FILE_NAME} with [corpus] here"
+            raise UsageError(f'{why}, and `reproduce` needs one: {name} = ["{name}.en", "{name}.fr"]')
         return tests
 
     def stop(self, reason: str) -> None:

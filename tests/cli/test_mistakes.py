@@ -145,7 +145,7 @@ ERRORS = """
 2 train data -o x --set learning_rate=1e999 => --set learning_rate=inf: must be at most
 2 train data -o x --set optimizer=adam --set weight_decay=0.1 => only adamw decays weights
 2 reproduce --models none => --models none trains nothing; choose systems with --systems, too
-2 reproduce => nmtalign.toml: [corpus] names no test text, and `reproduce` needs one:
+2 reproduce => error: there is no nmtalign.toml with [corpus] here, and `reproduce` needs one: test = ["test.en",
 4 serve -m missing --port 0 => missing: no nmtalign model here (no config.json); give the folder of a model, or train
 4 export missing/ -o x => missing: no such file
 4 train nowhere => nowhere: no prepared corpus here
