@@ -59,9 +59,8 @@ FIXED = select(ModelConfig, lambda setting: not setting.adaptable)  # settings t
 
 _USUAL = Path("model")  # the folder of the model, unless another is given
 _WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, TOKENIZER_FILE)  # hashed by every version
-_KEYS: dict[str, type] = {"nmtalign_version": str, "source_language": str, "target_language": str}
-_KEYS |= {"model": dict, "training": dict, "files": dict}
-_OPTIONAL_KEYS: dict[str, type] = {"prep": dict, EXPORTED: str}
+_TEXTS = "nmtalign_version", "preset", "source_language", "target_language", "corpus"
+_KEYS = dict.fromkeys(_TEXTS, str) | dict.fromkeys(("model", "training", "prep", "files"), dict)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -88,8 +87,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
         )
     if missing := [key for key in _KEYS if key not in settings]:
         raise FormatError(f"{path}: damaged: it has no '{missing[0]}'")
-    for key, expected in (_KEYS | _OPTIONAL_KEYS).items():
-        if not isinstance(settings.get(key, expected()), expected):
+    for key, expected in {**_KEYS, EXPORTED: str}.items():
+        if not isinstance(settings.get(key, ""), expected):
             raise FormatError(f"{path}: damaged: '{key}' is not {'an object' if expected is dict else 'a text'}")
     for name, digest in settings["files"].items():
         if not isinstance(digest, str):
@@ -164,7 +163,7 @@ def describe_model(folder: Path) -> dict[str, Any]:
         "kind": "model",
         "format_version": settings["format_version"],
         "nmtalign_version": settings["nmtalign_version"],
-        "preset": settings.get("preset"),
+        "preset": settings["preset"],
         "languages": f"{settings['source_language']}-{settings['target_language']}",
         "parameters": next((f["parameters"] for n in (BEST, LAST) if "parameters" in (f := files.get(n, {}))), 0),
         "weights": files.get(BEST, {}).get("weights", "fp32"),
@@ -172,7 +171,7 @@ def describe_model(folder: Path) -> dict[str, Any]:
         "files": files,
         "model": settings["model"],
         "training": settings["training"],
-        "prep": settings.get("prep", {}),
+        "prep": settings["prep"],
     }
 
 
