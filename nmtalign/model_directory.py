@@ -59,9 +59,8 @@ FIXED = select(ModelConfig, lambda setting: not setting.adaptable)  # settings t
 
 _USUAL = Path("model")  # the folder of the model, unless another is given
 _WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, TOKENIZER_FILE)  # hashed by every version
-_KEYS: dict[str, type] = {"nmtalign_version": str, "source_language": str, "target_language": str}
-_KEYS |= {"model": dict, "training": dict, "files": dict}
-_OPTIONAL_KEYS: dict[str, type] = {"prep": dict, EXPORTED: str}
+_TEXTS = "nmtalign_version", "preset", "source_language", "target_language", "corpus"
+_KEYS = dict.fromkeys(_TEXTS, str) | dict.fromkeys(("model", "training", "prep", "files"), dict)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -88,8 +87,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
         )
     if missing := [key for key in _KEYS if key not in settings]:
         raise FormatError(f"{path}: damaged: it has no '{missing[0]}'")
-    for key, expected in (_KEYS | _OPTIONAL_KEYS).items():
-        if not isinstance(settings.get(key, expected()), expected):
+    for key, expected in {**_KEYS, EXPORTED: str}.items():
+        if not isinstance(settings.get(key, ""), expected):
             raise FormatError(f"{path}: damaged: '{key}' is not {'an object' if expected is dict else 'a text'}")
     for name, digest in settings["files"].items():
         if not isinstance(digest, str):
@@ -158,18 +157,22 @@ def describe_model(folder: Path) -> dict[str, Any]:
     """The description for `nmtalign info`, with all checksums verified; a damaged file of tensors has "damaged"."""
     settings = read_settings(folder)
     check_files(folder, settings)
-    load_vocabularies(folder, model_config(folder, settings))
+    load_vocabularies(folder, model_config(folder, settings))  # checks the sizes, too
     files = {path.name: _describe_tensors(path) for path in sorted(folder.glob("*.safetensors"))}
     state = "kept" if {STATE, PREVIOUS_STATE} & files.keys() else "none"
     return {
         "kind": "model",
-        **{key: settings.get(key) for key in ("format_version", "nmtalign_version", "preset")},
+        "format_version": settings["format_version"],
+        "nmtalign_version": settings["nmtalign_version"],
+        "preset": settings["preset"],
         "languages": f"{settings['source_language']}-{settings['target_language']}",
         "parameters": next((f["parameters"] for n in (BEST, LAST) if "parameters" in (f := files.get(n, {}))), 0),
         "weights": files.get(BEST, {}).get("weights", "fp32"),
         "training_state": "none; it was exported" if EXPORTED in settings else state,
         "files": files,
-        **{key: settings.get(key, {}) for key in ("model", "training", "prep")},
+        "model": settings["model"],
+        "training": settings["training"],
+        "prep": settings["prep"],
     }
 
 

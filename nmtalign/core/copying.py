@@ -1,7 +1,7 @@
 """The pointer-generator (See et al. 2017, equations 8 and 9; Gu et al. 2016): a model that can copy source words.
 
 p(y) = p_gen softmax(y) + (1 - p_gen) * the sum of the weights of the source words that equal y. A copying model also
-gets the ids of what is copied from each place of the source (`nmtalign.text.tokenizer.copied_ids`). A target id from K
+gets the ids of what is copied from each place of the source (`nmtalign.text.tokenizer.pair_ids`). A target id from K
 is a place of the source, whose word the target vocabulary lacks. As an input it is `<unk>`.
 """
 

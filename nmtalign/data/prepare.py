@@ -127,7 +127,7 @@ def _given_words(config: PrepConfig, output: Path, languages: tuple[str, str]) -
         check_files(folder, model)
         known = model["source_language"], model["target_language"]
         given = Tokenizers.load(folder), load_vocabularies(folder, model_config(folder, model))
-        recorded = model.get("prep", {})
+        recorded = model["prep"]
     elif folder.name == CORPUS_FILE or (folder / CORPUS_FILE).exists():
         corpus = Corpus.open(folder)
         known = corpus.source_language, corpus.target_language

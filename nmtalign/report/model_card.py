@@ -34,7 +34,7 @@ def model_card(folder: Path, facts: Mapping[str, Any]) -> str:
     model |= {"parameters": f"{facts['parameters']:,}, stored as {facts['weights']}"}
     model |= {"SHA-256 of the weights": sha256_of(find_weights(folder))}
     data = {"texts": None, "licence of the texts": None, "training pairs": start.get("pairs")}
-    data |= {"SHA-256 of the prepared corpus": settings.get("corpus")}
+    data |= {"SHA-256 of the prepared corpus": settings["corpus"]}
     spent = {"updates": f"{last.update:,}", "epochs": f"{last.epoch:.2f}", "hours": f"{last.hours:.3f}"}
     training = (spent if last.update else dict.fromkeys(spent)) | {"nmtalign": facts["nmtalign_version"]}
     training |= {name: start.get(name) for name in ("device", "precision", "processes", "torch")}

@@ -381,7 +381,7 @@ def unknown_words(name: str, share: float, language: str) -> str:
     """The warning that many words of a text are unknown."""
     return (
         f"warning: {name}: {share:.0%} of the words with letters are unknown: is the text in "
-        f"{language or 'the right language'}, and tokenised and cased like the training text?"
+        f"{language}, and tokenised and cased like the training text?"
     )
 
 

@@ -25,7 +25,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from itertools import accumulate, chain, groupby, islice, pairwise
+from itertools import chain, groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -134,18 +134,13 @@ class Tokenizer(ABC):
         """Whether a word starts with this token wherever it is; the first token of a line always starts one."""
         return True
 
-    def word_index(self, tokens: Sequence[str]) -> list[int]:
-        """The 0-based index of the word to which each token belongs."""
-        starts = (position == 0 or self.starts_word(token) for position, token in enumerate(tokens))
-        return [number - 1 for number in accumulate(starts)]
-
     def word_starts(self, tokens: Sequence[str]) -> list[int] | None:
         """The first token of each word, and the place behind the last token; None if each token is a word."""
         starts = [place for place, token in enumerate(tokens) if place == 0 or self.starts_word(token)]
         return [*starts, len(tokens)] if len(starts) < len(tokens) else None
 
     def words(self, tokens: Sequence[str]) -> list[str]:
-        """The words that consist of these tokens, in the order of `word_index`."""
+        """The words that consist of these tokens, in their order."""
         return list(tokens)
 
 

@@ -49,7 +49,7 @@ class Position:
     validation_due: bool = False  # the validation of this update has not ended: a resumed run makes it first
     best_loss: float | None = None  # of the best validation
     best_bleu: float | None = None
-    bleu_sentences: int = 0  # of best_bleu; 0 = unknown
+    bleu_sentences: int = 0  # of best_bleu
     best_update: int = -1  # of the best validation; -1 = unknown
     since_best: int = 0
     finished: str | None = None
@@ -176,9 +176,9 @@ def find_run(
         return checkpoint
     changes = _changes(settings["model"], asdict(model)) + _changes(settings["training"], asdict(config))
     what = "with other settings"
-    if settings.get("corpus") != corpus.hash:
+    if settings["corpus"] != corpus.hash:
         what, changes = "on another corpus", _changes_of_corpus(folder, settings, corpus) + changes
-    before = f"what it was trained with (--preset {settings.get('preset')})"
+    before = f"what it was trained with (--preset {settings['preset']})"
     fix = f"to continue it, give {before}; else give another folder with -o, or replace it with --force"
     raise UsageError(f"{folder}: contains a model trained {what}{': ' if changes else ''}{', '.join(changes)}; {fix}")
 
@@ -199,7 +199,7 @@ def _changes_of_corpus(folder: Path, settings: Mapping[str, Any], corpus: Corpus
     before = f"{settings['source_language']}-{settings['target_language']}"
     now = f"{corpus.source_language}-{corpus.target_language}"
     changes = [] if before == now else [f"languages were {before}, are {now}"]
-    prep = settings.get("prep", {})
+    prep = settings["prep"]
     changes += [
         f"{name} of prep was {toml(prep[name])}, is {toml(value)}"
         for name, value in corpus.settings.items()

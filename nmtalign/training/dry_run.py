@@ -50,7 +50,7 @@ def choose_settings(
     def layer(units: int, passes: float) -> Layer:
         return "preset auto: chosen", automatic(words, units, passes, given)
 
-    if not restart and (folder / CONFIG).is_file() and (settings := read_settings(folder)).get("preset") == AUTO:
+    if not restart and (folder / CONFIG).is_file() and (settings := read_settings(folder))["preset"] == AUTO:
         recorded = settings["model"] | settings["training"]
         origin, chosen = layer(model_config(folder, settings).hidden, 0.0)
         kept = recorded.keys() & chosen.keys() - {"epochs", "max_time"}  # a larger budget may replace these

@@ -62,7 +62,7 @@ class Validation:
         The lower loss is better if BLEU is equal, as at the beginning, where it is 0, or not of the same sentences.
         """
         bleu, count = self.bleu.score() if self.bleu else None, len(self.references)
-        before = position.best_bleu if position.bleu_sentences in (0, count) else None
+        before = position.best_bleu if position.bleu_sentences == count else None
         gain = bleu - before if config.metric == "bleu" and bleu is not None and before is not None else 0.0
         least = math.inf if position.best_loss is None else position.best_loss
         best = math.isfinite(self.loss) and (gain, -self.loss) > (0.0, -least)

@@ -15,7 +15,7 @@ from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, Symbols, whole_characters
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.languages import WIDE_ENDS, count_unspaced, has_no_spaces
+from nmtalign.text.languages import WIDE_ENDS, has_no_spaces
 from nmtalign.text.lines import whole_text
 from nmtalign.text.sentences import SentenceSplitter
 from nmtalign.text.tokenizer import BYTE_TOKENS, UNK_ID, WORD_START, Subwords, TextBytes, letters_of, normalized
@@ -135,7 +135,7 @@ class RequestReader:
                     yield number, sentence, tokens, [target for _, target in terms]
                 continue
             first, end, places = 0, 0, [place for place, _ in terms]
-            parts = cut(tokens, self._loaded.tokenizers.source.word_index(tokens), limit)
+            parts = cut(tokens, self._source.starts_word, limit)
             for part in parts:
                 text = self._source.detokenize(tokens[part])
                 end += len("".join(spelling(text).split()))
@@ -196,8 +196,7 @@ class RequestReader:
         # The search cannot distinguish unknown words; `GivenPhrase.written` restores the capital.
         as_known = set(self._unknown(capital)) <= set(self._unknown(usual))
         ways = [usual, capital] if as_known and phrase.pattern.search(self._plain(capital)) else [usual]
-        language = self._loaded.target_language
-        unspaced = has_no_spaces(language) if language else count_unspaced(phrase.text[:1]) > 0
+        unspaced = has_no_spaces(self._loaded.target_language)
         joined = [self._joined(usual)] if unspaced and isinstance(self.target, Subwords) else []
         each, behind = (tuple(dict.fromkeys(map(symbols, own))) for own in (ways, joined))
         return RequiredPhrase(phrase.pattern, 3 * max(len(self._plain(usual)), len(phrase.text)), each, behind)
@@ -234,7 +233,7 @@ class RequestReader:
         ]
 
 
-def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[slice]:
+def cut(tokens: Tokens, starts_word: Callable[[str], bool], limit: int) -> list[slice]:
     """Cuts tokens into pieces of at most `limit`.
 
     A piece ends after the last sentence end in its second half, else after the last complete word, else at
@@ -244,7 +243,7 @@ def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[sl
     while len(tokens) - start > limit:
         stop = start + limit
         half = range(stop, start + limit // 2, -1)
-        words = [place for place in half if word_index[place] != word_index[place - 1]]
+        words = [place for place in half if starts_word(tokens[place])]
         ends = [place for place in words if tokens[place - 1].lstrip("▁") in _ENDS_OF_WORDS]
         ends += [place for place in half if "".join(tokens[max(0, place - 3) : place]).endswith(_WIDE_ENDS)]
         stop = max(ends, default=0) or min(words or half, key=partial(_inside, tokens))

@@ -57,7 +57,8 @@ def replace_unknowns(
     words, copies, word_start = source_tokens, source_tokens, ""
     if isinstance(tokenizers.source, Subwords):
         names, word_start = tokenizers.source.words(source_tokens), WORD_START
-        words = [names[word] for word in tokenizers.source.word_index(source_tokens)]
+        later = map(tokenizers.source.starts_word, source_tokens[1:])
+        words = [names[word] for word in accumulate(later, initial=0)]
         # Only the unknown piece of a word is copied; its other pieces have their own places in the translation.
         copies = [token if k in unknown else word_start + words[k] for k, token in enumerate(source_tokens)]
     languages = tokenizers.source_language, tokenizers.target_language

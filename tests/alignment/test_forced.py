@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers.pieces import learned_pieces
+from helpers.pieces import learned_pieces, words_of
 from helpers.score_tables import TRANSFORMER, small_model
 
 from nmtalign.alignment.aligning import AlignmentRun, align, window_size, without_auto
@@ -215,8 +215,8 @@ def test_pieces_are_merged_to_words(pieces):
     ids = [loaded.source_vocabulary.encode(part) for part in tokens]
     batch = make_batch([(ids[0], ids[1])])
     exact = loaded.model.force(*batch.inputs())
-    rows = [np.array(pieces.word_index(tokens[1])) == word for word in range(3)]
-    columns = [np.array(pieces.word_index(tokens[0])) == word for word in range(3)]
+    rows = [np.array(words_of(pieces, tokens[1])) == word for word in range(3)]
+    columns = [np.array(words_of(pieces, tokens[0])) == word for word in range(3)]
     raw = exact.weights[0].numpy()
     for j in range(3):
         for i in range(3):

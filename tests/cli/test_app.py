@@ -197,8 +197,9 @@ def test_what_a_stranger_wrote_cannot_steer_the_terminal(corpus, here, monkeypat
     model = corpus / "model of a stranger"
     model.mkdir(exist_ok=True)
     settings = {
-        "format": "nmtalign model", "format_version": FORMAT_VERSION, "model": {HOSTILE: 1}, "training": {},
-        "files": {}, "source_language": HOSTILE, "target_language": "fr",
+        "format": "nmtalign model", "format_version": FORMAT_VERSION, "nmtalign_version": HOSTILE, "preset": HOSTILE,
+        "source_language": HOSTILE, "target_language": "fr", "corpus": HOSTILE, "model": {HOSTILE: 1}, "training": {},
+        "prep": {HOSTILE: 1}, "files": {HOSTILE: HOSTILE},
     }  # fmt: skip
     (model / "config.json").write_text(json.dumps(settings))
     monkeypatch.setenv("FORCE_COLOR", "1")

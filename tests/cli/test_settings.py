@@ -85,8 +85,9 @@ def resolved(command: str, *words: str) -> dict[str, Any]:
 def write_model(folder: Path, model: ModelConfig) -> None:
     """The config.json of a model directory."""
     folder.mkdir()
-    settings = {"format": "nmtalign model", "format_version": FORMAT_VERSION, "nmtalign_version": ""}
-    settings |= {"training": {}, "files": {}, "source_language": "en", "target_language": "fr", "model": asdict(model)}
+    settings = {"format": "nmtalign model", "format_version": FORMAT_VERSION, "nmtalign_version": "", "preset": ""}
+    settings |= {"source_language": "en", "target_language": "fr", "corpus": "", "model": asdict(model)}
+    settings |= {"training": {}, "prep": {}, "files": {}}
     (folder / "config.json").write_text(json.dumps(settings))
 
 

@@ -257,7 +257,7 @@ def _read_tokenizers(folder):
     both = Tokenizers.load(folder / "data")
     line = "The cat's \u201cwords\u201d, e.g. 3.5\u00a0% of it (all)."
     tokens = [side.tokenize(line) for side in (both.source, both.target)]
-    return [(both.target.detokenize(one), both.target.word_index(one), both.target.words(one)) for one in tokens]
+    return [(both.target.detokenize(one), both.target.word_starts(one), both.target.words(one)) for one in tokens]
 
 
 def _read_links(folder):

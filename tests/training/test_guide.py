@@ -5,6 +5,7 @@ import gzip
 import numpy as np
 import pytest
 from helpers.parallel_texts import prepare, prepared
+from helpers.pieces import words_of
 from helpers.raw_links import write_raw_links
 
 from nmtalign.data.batches import eligible, load_batches, plan_epoch
@@ -85,7 +86,7 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, settin
             vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
             tokenizers = corpus.tokenizers.source, corpus.tokenizers.target
             sides = zip(train.pair(int(index)), vocabularies, tokenizers, strict=True)
-            source, target = (side.word_index(words.decode(ids)) for ids, words, side in sides)
+            source, target = (words_of(side, words.decode(ids)) for ids, words, side in sides)
             line = links[train.lines[index]]
             expected = [[(i, j) in line for i in source] for j in target]
             found = batch.guide[row]
@@ -100,7 +101,7 @@ def test_links_count_the_pieces_of_text_without_spaces(tmp_path):
     settings = {"vocabulary": "bpe", "size": "18:18", "max_length": 30}
     corpus, path = with_links(tmp_path, pairs, ["0-1 1-3", "", "0-0"], **settings)
     source, target = corpus.source_vocabulary.decode(corpus.splits["train"].pair(0)[0]), corpus.tokenizers.target
-    words = corpus.tokenizers.source.word_index(source)
+    words = words_of(corpus.tokenizers.source, source)
     found = cells(guided(corpus, read_guide(path, corpus), [0]))
     assert target.unspaced
     assert found == [(0, place, {0: 1, 1: 3}[word]) for place, word in enumerate(words) if word < 2]

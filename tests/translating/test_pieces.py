@@ -8,35 +8,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.search.beam_search import Hypothesis, Scoring
-from nmtalign.text.tokenizer import TextBytes
+from nmtalign.text.tokenizer import SpacedWords, TextBytes
 from nmtalign.translating.requests import cut
 from nmtalign.translating.translator import combine, join
+
+EVERY, MARKED = SpacedWords().starts_word, TextBytes().starts_word  # which tokens start a word
 
 
 @settings(max_examples=80)
 @given(st.lists(st.sampled_from(["▁a", "b", "▁.", ".", "▁cd"]), min_size=1, max_size=60), st.integers(1, 12))
 def test_pieces_cover_the_line_in_order_and_keep_the_limit(tokens: list[str], limit: int) -> None:
-    index = np.cumsum([token.startswith("▁") for token in tokens]).tolist()
-    pieces = cut(tokens, index, limit)
+    pieces = cut(tokens, MARKED, limit)
     assert [token for piece in pieces for token in tokens[piece]] == tokens
     assert all(0 < len(tokens[piece]) <= limit for piece in pieces)
 
 
 def test_a_piece_ends_at_the_end_of_a_sentence_or_of_a_word() -> None:
     tokens = ["a", "b", ".", "c", "d", "e", "f", ".", "g", "h", "i", "j", "k"]
-    assert [" ".join(tokens[piece]) for piece in cut(tokens, range(13), 5)] == ["a b .", "c d e f .", "g h i j k"]
-    assert [" ".join(tokens[piece]) for piece in cut(tokens, range(13), 7)] == ["a b . c d e f", ". g h i j k"]
+    assert [" ".join(tokens[piece]) for piece in cut(tokens, EVERY, 5)] == ["a b .", "c d e f .", "g h i j k"]
+    assert [" ".join(tokens[piece]) for piece in cut(tokens, EVERY, 7)] == ["a b . c d e f", ". g h i j k"]
     for end in "।؟۔։።":
-        assert cut(["है", end, "वह", "क्या", "हाँ"], range(5), 3) == [slice(0, 2), slice(2, 5)]
+        assert cut(["है", end, "वह", "क्या", "हाँ"], EVERY, 3) == [slice(0, 2), slice(2, 5)]
     pieces = ["▁a", "▁bb", "b", "b", "▁c"]
-    assert cut(pieces, [0, 1, 1, 1, 2], 4) == [slice(0, 4), slice(4, 5)]
-    assert cut(pieces, [0, 1, 1, 1, 2], 3) == [slice(0, 3), slice(3, 5)]  # one word is longer than half a piece
-    assert cut(["▁a", "▁b", "▁c", "c"], [0, 1, 2, 2], 3) == [slice(0, 2), slice(2, 4)]
+    assert cut(pieces, MARKED, 4) == [slice(0, 4), slice(4, 5)]
+    assert cut(pieces, MARKED, 3) == [slice(0, 3), slice(3, 5)]  # one word is longer than half a piece
+    assert cut(["▁a", "▁b", "▁c", "c"], MARKED, 3) == [slice(0, 2), slice(2, 4)]
 
 
 def test_a_piece_does_not_begin_with_a_mark() -> None:
     pieces = ["▁ใ", "ช", "้", "ใ", "ช", "้"]
-    assert cut(pieces, [0] * 6, 5) == [slice(0, 4), slice(4, 6)]
+    assert cut(pieces, MARKED, 5) == [slice(0, 4), slice(4, 6)]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_a_piece_does_not_begin_with_a_mark() -> None:
 )
 def test_pieces_of_bytes_end_between_characters(line: str, limit: int, texts: list[str]) -> None:
     tokens = TextBytes().tokenize(line)
-    pieces = cut(tokens, TextBytes().word_index(tokens), limit)
+    pieces = cut(tokens, MARKED, limit)
     assert [TextBytes().detokenize(tokens[piece]) for piece in pieces] == texts
 
 
