@@ -1,5 +1,6 @@
 """Where the tags of a text belong in its translation, by the links between the words of both."""
 
+from bisect import bisect
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -22,6 +23,7 @@ class TagSpan(NamedTuple):
     stop: int
     parent: int = -1  # the number of the span that contains it
     line: bool = False  # ends a line: no two are put at one place, and at an edge of the text only those from an edge
+    cut: bool = False  # an empty one, and the elements beside it stay on their side of it
 
 
 def place(spans: Sequence[TagSpan], weights: NDArray[np.float32], glued: Sequence[bool] = ()) -> list[Range]:
@@ -33,6 +35,7 @@ def place(spans: Sequence[TagSpan], weights: NDArray[np.float32], glued: Sequenc
     largest sum is placed first. An empty element is where words with links to the words before it end, and those with
     links to the words behind it begin; near words count more. A line does not end before a target word that is `glued`
     to the one before it, if it can end elsewhere. An element encloses the words on both sides of a line end inside it.
+    No element passes a `cut`, so that what was inside a tag without its other tag stays inside it.
     """
     families: dict[int, list[int]] = {}
     for number, span in enumerate(spans):
@@ -65,7 +68,23 @@ def _place_family(
 ) -> dict[int, Range]:
     """Returns the ranges of the children of one element among its words; `ends` is where each line ends."""
     words, outer, gains = len(weights), spans[parent], dict[int, NDArray[np.float64]]()
+    taken, allowed = np.zeros(words, bool), np.ones(words + 1, bool)
     found = {number: (ends[number], ends[number]) for number in members if number in ends}
+    fixed = [number for number in members if number in ends or spans[number].cut]
+
+    def put(numbers: Sequence[int]) -> None:
+        """Places the empty elements among these, and those for which no word is left."""
+        last = 0
+        for number in numbers:
+            if number not in found:
+                end = next((found[other][0] for other in fixed if other > number and other in found), words)
+                scores = np.where(allowed, _scores(spans[number].first, outer, weights), -np.inf)
+                found[number] = (last + int(np.argmax(scores[last : end + 1])),) * 2
+            last = last if number in gains else found[number][0]
+
+    put(fixed)
+    cuts = [number for number in fixed if spans[number].cut]
+    edges = [0, *(found[number][0] for number in cuts), words]
     totals, columns = weights.sum(1, dtype=np.float64), np.arange(weights.shape[1])
     for number in members:
         first, stop = spans[number][:2]
@@ -76,26 +95,21 @@ def _place_family(
         for line in ends:
             if first < spans[line].first < stop:  # it encloses the words on both sides
                 gains[number][max(ends[line] - 1, 0) : ends[line] + 1] += 2 * words
-    taken, allowed = np.zeros(words, bool), np.ones(words + 1, bool)
     for number in sorted(gains, key=lambda number: -best_range(gains[number])[0]):
+        low, high = edges[bisect(cuts, number) :][:2]
+        if taken[low:high].all():
+            continue
         free, (first, end) = np.where(taken, _TAKEN, gains[number]), spans[number][:2]
-        cuts = [0, *(place for line, place in ends.items() if not first < spans[line].first < end), words]
-        pieces = [(low, *best_range(free[low:high])) for low, high in pairwise(cuts)]
-        gain, start, stop = max((gain, low + start, low + stop) for low, gain, start, stop in pieces)
-        if gain < _LEAST and not taken.all():  # the word that is linked nearest
+        inner = [place for line, place in ends.items() if not first < spans[line].first < end and low < place < high]
+        pieces = [(left, *best_range(free[left:right])) for left, right in pairwise((low, *inner, high))]
+        gain, start, stop = max((gain, left + start, left + stop) for left, gain, start, stop in pieces)
+        if gain < _LEAST:  # the word that is linked nearest
             far = np.maximum(0, np.maximum(first - columns, columns - end + 1))
-            start = int(np.argmax(np.where(taken, -1.0, weights @ _DECAY**far)))
+            start = low + int(np.argmax(np.where(taken, -1.0, weights @ _DECAY**far)[low:high]))
             stop = start + 1
-        if not taken.all():
-            found[number] = start, stop
-            taken[start:stop], allowed[start + 1 : stop] = True, False
-    last = 0
-    for number in members:
-        if number not in found:
-            end = next((ends[line] for line in members if line > number and line in ends), words)
-            scores = np.where(allowed, _scores(spans[number].first, outer, weights), -np.inf)
-            found[number] = (last + int(np.argmax(scores[last : end + 1])),) * 2
-        last = last if number in gains else found[number][0]
+        found[number] = start, stop
+        taken[start:stop], allowed[start + 1 : stop] = True, False
+    put(members)
     return found
 
 

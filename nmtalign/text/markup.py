@@ -130,6 +130,7 @@ class Mark:
     stop: int
     parent: int  # the number of the mark that contains it, or -1
     line: bool = False
+    cut: bool = False  # with a tag whose other tag is in another segment
     before: str = ""  # the characters of the text beside an empty mark
     after: str = ""
 
@@ -231,6 +232,7 @@ class MarkedText:
                 raw = _SOFT + raw if token.kind == "line" and raw.isspace() else raw
                 self._last.opening += self._encode(self._blanks) + raw
                 self._last.line |= token.kind == "line"
+                self._last.cut |= partner < 0 and token.kind in ("open", "close")
                 self._blanks, self._spaced = "", self._spaced or self._last.line
                 merged = len(self.marks), parents[-1]
             place += 1
