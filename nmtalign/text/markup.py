@@ -146,7 +146,8 @@ class MarkedText:
         self._spaced, self._last = False, cast(Mark | None, None)  # since the last word: blanks, and an empty mark
         self._read()
         self._tail = self._blanks
-        self._placeholders = tuple(_PLACEHOLDER.findall(self.text))
+        texts = self.text, "\n".join(token.text for token in tokens)  # a tag may be all that divides 5 from %s
+        self._placeholders = tuple(max(map(_PLACEHOLDER.findall, texts), key=len))
         self._tokens = tokens if self._placeholders else ()  # those of a large document take much memory
 
     def spans(self) -> list[tuple[int, int]]:

@@ -113,6 +113,11 @@ def test_placeholders_may_touch():
     assert Counter(TAG.findall(found)) == Counter(TAG.findall(page))
 
 
+def test_a_placeholder_may_touch_a_number_beyond_a_tag():
+    page = "<p>the fox 5<i></i>%s sees</p>" * 20
+    assert translated(page.encode(), "html", ShufflingTranslator(random.Random(1))).count("%s") == 20
+
+
 def test_a_large_document_takes_little_memory():
     page = b"<p>the fox sees a red boat, and the <b>boat</b> sees it.</p>\n" * 200
     translator = ShufflingTranslator(random.Random(1))
