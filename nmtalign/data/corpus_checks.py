@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from nmtalign.data.corpus import SIDES
 from nmtalign.data.corpus_writer import Summary
 from nmtalign.data.screening import main_script
 from nmtalign.errors import InputError, UsageError
@@ -26,7 +25,7 @@ from nmtalign.text.languages import (
     traces,
     unknown_words,
 )
-from nmtalign.text.lines import BLANK, counted, shown
+from nmtalign.text.lines import BLANK, SIDES, counted, shown
 from nmtalign.text.tokenizer import UNK, Tokenizers, Vocabularies, has_rules
 
 _SAMPLE = 1000  # pairs of each set by which its texts are judged
@@ -160,8 +159,7 @@ class CorpusChecks:
         if self._words_by_default:
             unknown = (source.unknown_words + target.unknown_words) / max(source.words + target.words, 1)
             out = f", without {unknown:.1%} of those of the training text" if unknown > _MANY_UNKNOWN else ""
-            how = "with --subwords it is pieces of words, and no word is unknown"
-            self.notes.append(f"the vocabulary is words{out}; {how}")
+            self.notes.append(f"the vocabulary is words{out}; --subwords makes it pieces, and no word is unknown")
 
     def _check_direction(self, name: str, tokenizers: Tokenizers, vocabularies: Vocabularies) -> None:
         if name == "train" and not self.config.vocabulary_from:
