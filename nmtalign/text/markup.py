@@ -147,7 +147,7 @@ class MarkedText:
         self._read()
         self._tail = self._blanks
         texts = self.text, "\n".join(token.text for token in tokens)  # a tag may be all that divides 5 from %s
-        self._placeholders = tuple(max((_PLACEHOLDER.findall(text) for text in texts), key=len))
+        self._placeholders = max((tuple(_PLACEHOLDER.findall(text)) for text in texts), key=len)
         self._tokens = tokens if self._placeholders else ()  # those of a large document take much memory
 
     def spans(self) -> list[tuple[int, int]]:
