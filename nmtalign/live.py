@@ -16,8 +16,8 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text
 from nmtalign.model_directory import SCALE, LoadedModel, int8_rows, load_model
-from nmtalign.text.languages import check_pairs
-from nmtalign.text.lines import read_pairs
+from nmtalign.text.languages import check_pairs, main_language
+from nmtalign.text.lines import SIDES, read_pairs
 from nmtalign.text.tokenizer import Subwords, Tokenizer
 from nmtalign.version import __version__
 from nmtalign.viewing.page import inert_json, page, part
@@ -77,7 +77,7 @@ def write_live_page(
             "config": vars(one.model.config),
             "tensors": tensors,
             "rules": {"source": tokenizers.source.rules(), "target": tokenizers.target.rules()},
-            "vocabularies": dict(zip(("source", "target"), words, strict=True)),
+            "vocabularies": dict(zip(SIDES, words, strict=True)),
             "gaps": _gaps(tokenizers.target, words[1]),
         }
         data += [("live-model", inert_json(model)), ("live-weights", base64.b64encode(weights).decode("ascii"))]
@@ -121,12 +121,10 @@ def _gaps(tokenizer: Tokenizer, words: Sequence[str]) -> dict[str, tuple[str, st
 
 
 def _facts(loaded: LoadedModel) -> dict[str, Any]:
-    direction = f"{loaded.source_language}-{loaded.target_language}"
-    count = sum(weight.numel() for weight in loaded.model.parameters())
-    name = loaded.folder.resolve().name
-    facts = f"{name}: {direction}, {count:,} parameters in eight bits, nmtalign {__version__}"
-    attends = loaded.model.config.attention != "none"
-    return {"attends": attends, "languages": direction.split("-"), "name": name, "facts": facts}
+    name, source, model = loaded.folder.resolve().name, loaded.source_language, loaded.model
+    count = sum(weight.numel() for weight in model.parameters())
+    facts = f"{name}: {source}-{loaded.target_language}, {count:,} parameters in eight bits, nmtalign {__version__}"
+    return {"attends": model.config.attention != "none", "source": main_language(source), "name": name, "facts": facts}
 
 
 def _samples(pairs: Iterator[tuple[str, str]], limit: int | None) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import select
 from nmtalign.text.languages import check_pairs, language_code
-from nmtalign.text.lines import Shard, is_stream, lines_after, read_pairs, shown
+from nmtalign.text.lines import SIDES, Shard, is_stream, lines_after, read_pairs, shown
 from nmtalign.text.tokenizer import Subwords
 
 T = TypeVar("T")
@@ -241,7 +241,7 @@ class AlignmentRun:
             "threshold": threshold,
             "reading": config.reading,
             "weights_are": weights,
-            **{f"{side}_file": str(path) for side, path in zip(("source", "target"), self._texts, strict=True)},
+            **{f"{side}_file": str(path) for side, path in zip(SIDES, self._texts, strict=True)},
             # A stream can be read only once.
             "source_sha256": sha256_of(self._texts[0]) if self._texts[0].is_file() else "",
             "target_sha256": sha256_of(self._texts[1]) if self._texts[1].is_file() else "",

@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign import hdf5
-from nmtalign.alignment.links import SIDES, AlignmentRecord, LinkedPair, row_entropies
+from nmtalign.alignment.links import AlignmentRecord, LinkedPair, row_entropies
 from nmtalign.errors import FormatError, NmtalignError, UsageError
 from nmtalign.files import JOURNAL, PartialFile, atomic_path, disk_errors, kind_of, parse_json
 from nmtalign.settings.command_settings import SoftSymmetrization, TranslateConfig
 from nmtalign.settings.definition import select, shortened
-from nmtalign.text.lines import blocks, counted
+from nmtalign.text.lines import SIDES, blocks, counted
 from nmtalign.version import __version__
 
 Array = NDArray[Any]

@@ -25,7 +25,7 @@ from nmtalign.settings.command_settings import AerConfig
 from nmtalign.settings.definition import FilePair, StrPath, argument_layer, resolve
 from nmtalign.text import link_counting as counting
 from nmtalign.text.languages import is_unspaced, suffix_language
-from nmtalign.text.lines import STDIN, check_counts, counted, read_lines, shown
+from nmtalign.text.lines import SIDES, STDIN, check_counts, counted, read_lines, shown
 from nmtalign.text.tokenizer import MosesWords, SpacedWords
 from nmtalign.version import __version__
 
@@ -145,7 +145,7 @@ class LinkFile:
     def check_inside(self, number: int, source_length: int | None, target_length: int | None) -> None:
         """Raises InputError for a link outside its pair; a length of None is not known."""
         for link in sorted(self.pair(number).possible):
-            for position, length, side in zip(link, (source_length, target_length), ("source", "target"), strict=True):
+            for position, length, side in zip(link, (source_length, target_length), SIDES, strict=True):
                 if length is not None and position >= length:
                     i, j = link[::-1] if self.reverse else link
                     places = {"HDF5": f"record {number}", "Pharaoh": f"line {number + 1}"}

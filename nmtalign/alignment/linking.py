@@ -24,7 +24,7 @@ from nmtalign import files
 from nmtalign.alignment import agreement
 from nmtalign.alignment.aligning import read_windows, window_size
 from nmtalign.alignment.lexical import Cells, Table
-from nmtalign.alignment.links import SIDES, Pair, format_scored
+from nmtalign.alignment.links import Pair, format_scored
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
 from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import FormatError, InputError, ResourceError, UsageError
@@ -32,7 +32,7 @@ from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import StrPath, argument_layer, resolve, select, toml
 from nmtalign.text.languages import Notify, check_spaces, suffix_language
-from nmtalign.text.lines import counted, is_stream, read_pairs, shown
+from nmtalign.text.lines import SIDES, counted, is_stream, read_pairs, shown
 from nmtalign.text.tokenizer import EOS, LEXICON, NO_WORD, UNK, SpacedWords
 
 _WORK, _RECORD, _STATE = "work", "link.json", "learned.safetensors"

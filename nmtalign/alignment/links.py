@@ -23,7 +23,6 @@ Link = tuple[int, int]  # (source, target), both 0-based
 Matrix = NDArray[np.float32]
 Pair = tuple[str, str]  # a line of the source text and its translation
 Starts = Sequence[int] | NDArray[np.int64] | None  # the first piece of each word and of `</s>`; None: each is a word
-SIDES = ("source", "target")
 
 THRESHOLD = 0.3  # if none is given
 

@@ -1,5 +1,6 @@
 """Where the tags of a text belong in its translation, by the links between the words of both."""
 
+from bisect import bisect
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -22,6 +23,7 @@ class TagSpan(NamedTuple):
     stop: int
     parent: int = -1  # the number of the span that contains it
     line: bool = False  # ends a line: no two are put at one place, and at an edge of the text only those from an edge
+    cut: bool = False  # an empty one that no element beside it passes: what is inside its tag stays inside
 
 
 def place(spans: Sequence[TagSpan], weights: NDArray[np.float32], glued: Sequence[bool] = ()) -> list[Range]:
@@ -38,7 +40,7 @@ def place(spans: Sequence[TagSpan], weights: NDArray[np.float32], glued: Sequenc
     for number, span in enumerate(spans):
         families.setdefault(span.parent, []).append(number)
     spans, found = [*spans, TagSpan(0, weights.shape[1])], [(0, len(weights))] * (len(spans) + 1)  # -1 is the text
-    ends = _place_lines(spans, weights, glued)
+    ends = _place_ends(spans, weights, glued)
     for parent, members in families.items():
         low, high = found[parent]
         inside = {line: min(max(end, low), high) - low for line, end in ends.items()}
@@ -47,15 +49,16 @@ def place(spans: Sequence[TagSpan], weights: NDArray[np.float32], glued: Sequenc
     return found[:-1]
 
 
-def _place_lines(spans: Sequence[TagSpan], weights: NDArray[np.float32], glued: Sequence[bool]) -> dict[int, int]:
-    """Returns where each line ends, whatever element contains it."""
-    lines, ends, last = [number for number, span in enumerate(spans) if span.line], dict[int, int](), 0
-    at_end = bool(lines) and spans[lines[-1]].first >= spans[-1].stop
-    for left, number in zip(reversed(range(len(lines))), lines, strict=True):
-        scores = _scores(spans[number].first, spans[-1], weights)
+def _place_ends(spans: Sequence[TagSpan], weights: NDArray[np.float32], glued: Sequence[bool]) -> dict[int, int]:
+    """Returns where each line ends and where each cut is, whatever element contains it."""
+    ends, left, last = dict[int, int](), sum(span.line for span in spans), 0
+    at_end = any(span.line and span.first >= spans[-1].stop for span in spans)
+    breaks = ((number, span) for number, span in enumerate(spans) if span.line or span.cut)
+    for number, (first, _, _, line, _) in breaks:
+        scores = _scores(first, spans[-1], weights)
         scores[1 : len(glued)] -= len(weights) * np.array(glued[1:], float)
-        start = last + (spans[number].first > 0)
-        free = scores[start : len(weights) - left + at_end]
+        start, left = last + (line and first > 0), left - line
+        free = scores[start : len(weights) - left + (at_end or not line)]
         ends[number] = last = start + int(np.argmax(free)) if len(free) else last
     return ends
 
@@ -63,7 +66,7 @@ def _place_lines(spans: Sequence[TagSpan], weights: NDArray[np.float32], glued: 
 def _place_family(
     spans: Sequence[TagSpan], parent: int, members: Sequence[int], weights: NDArray[np.float32], ends: dict[int, int]
 ) -> dict[int, Range]:
-    """Returns the ranges of the children of one element among its words; `ends` is where each line ends."""
+    """Returns the ranges of the children of one element among its words; `ends` are those of `_place_ends`."""
     words, outer, gains = len(weights), spans[parent], dict[int, NDArray[np.float64]]()
     found = {number: (ends[number], ends[number]) for number in members if number in ends}
     totals, columns = weights.sum(1, dtype=np.float64), np.arange(weights.shape[1])
@@ -77,16 +80,19 @@ def _place_family(
             if first < spans[line].first < stop:  # it encloses the words on both sides
                 gains[number][max(ends[line] - 1, 0) : ends[line] + 1] += 2 * words
     taken, allowed = np.zeros(words, bool), np.ones(words + 1, bool)
+    cuts = [number for number in members if spans[number].cut]
+    cuts_before = np.searchsorted([ends[number] for number in cuts], range(words), "right")  # each word
     for number in sorted(gains, key=lambda number: -best_range(gains[number])[0]):
-        free, (first, end) = np.where(taken, _TAKEN, gains[number]), spans[number][:2]
-        cuts = [0, *(place for line, place in ends.items() if not first < spans[line].first < end), words]
-        pieces = [(low, *best_range(free[low:high])) for low, high in pairwise(cuts)]
+        closed = taken | (cuts_before != bisect(cuts, number))
+        free, (first, end) = np.where(closed, _TAKEN, gains[number]), spans[number][:2]
+        edges = [0, *(place for line, place in ends.items() if not first < spans[line].first < end), words]
+        pieces = [(low, *best_range(free[low:high])) for low, high in pairwise(edges)]
         gain, start, stop = max((gain, low + start, low + stop) for low, gain, start, stop in pieces)
-        if gain < _LEAST and not taken.all():  # the word that is linked nearest
+        if gain < _LEAST and not closed.all():  # the word that is linked nearest
             far = np.maximum(0, np.maximum(first - columns, columns - end + 1))
-            start = int(np.argmax(np.where(taken, -1.0, weights @ _DECAY**far)))
+            start = int(np.argmax(np.where(closed, -1.0, weights @ _DECAY**far)))
             stop = start + 1
-        if not taken.all():
+        if not closed.all():
             found[number] = start, stop
             taken[start:stop], allowed[start + 1 : stop] = True, False
     last = 0

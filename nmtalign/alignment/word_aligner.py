@@ -19,7 +19,6 @@ from nmtalign.alignment import lexical
 from nmtalign.alignment.agreement import AgreeingModels, CellBatch, Sentences, make_batches, posteriors
 from nmtalign.alignment.hmm import FARTHEST, Posteriors
 from nmtalign.alignment.links import (
-    SIDES,
     AlignmentRecord,
     Link,
     Matrix,
@@ -38,7 +37,7 @@ from nmtalign.files import ALIGNER, sha256_of
 from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.languages import TextFit
-from nmtalign.text.lines import blocks, counted
+from nmtalign.text.lines import SIDES, blocks, counted
 from nmtalign.text.tokenizer import EOS, UNK, SpacedWords, TokenCache, Tokenizer, Tokenizers, Vocabularies, Vocabulary
 
 _KIND, _VERSION = "word aligner", "3"

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from nmtalign.errors import FormatError
 from nmtalign.files import SOURCE_VOCABULARY, TARGET_VOCABULARY, kind_of, parse_json, sha256_of
 from nmtalign.hdf5 import check_seal, damage, opened, plain_attributes, plain_datasets
+from nmtalign.text.lines import SIDES
 from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers, Vocabulary
 
 CORPUS_FILE = "corpus.h5"
@@ -28,7 +29,6 @@ VOCABULARY_FILES = SOURCE_VOCABULARY, TARGET_VOCABULARY
 
 FORMAT, FORMAT_VERSION = "nmtalign corpus", 2
 SPLITS = ("train", "dev", "test")
-SIDES = ("source", "target")
 _FILES = frozenset((*VOCABULARY_FILES, TOKENIZER_FILE, *MODEL_FILES))
 _TEXT_ATTRIBUTES = ("nmtalign_version", "source_language", "target_language", "settings", "sha256", "content_sha256")
 _TYPES: Mapping[str, tuple[npt.DTypeLike, ...]] = {

@@ -6,12 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from nmtalign.data.corpus import SIDES
 from nmtalign.data.corpus_writer import Summary
 from nmtalign.data.screening import main_script
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.definition import PathPair, SettingError, pair_of_sizes, select
+from nmtalign.settings.definition import PathPair, SettingError, pair_of_sizes
 from nmtalign.text.languages import (
     MOST_UNKNOWN,
     SAMPLE_WORDS,
@@ -26,7 +25,7 @@ from nmtalign.text.languages import (
     traces,
     unknown_words,
 )
-from nmtalign.text.lines import BLANK, counted, shown
+from nmtalign.text.lines import BLANK, SIDES, counted, shown
 from nmtalign.text.tokenizer import UNK, Tokenizers, Vocabularies, has_rules
 
 _SAMPLE = 1000  # pairs of each set by which its texts are judged
@@ -68,15 +67,12 @@ class CorpusChecks:
         self._seen: set[int] = set()
         unspaced = next(filter(has_no_spaces, languages), None)
         self.by_text = config.subwords or (config.vocabulary == "auto" and unspaced is not None)
-        settings = select(PrepConfig, lambda one: one.of_vocabulary).values()
-        self._words_by_default = not self.by_text and all(getattr(config, one.name) == one.default for one in settings)
+        self._words_by_default = config.vocabulary == "auto" and not self.by_text
+        if self._words_by_default and config.size:
+            raise SettingError("this is the number of subword pieces; add --subwords", size=config.size)
         if config.vocabulary == "auto":
             self.config = dataclasses.replace(config, vocabulary="unigram" if self.by_text else "word")
-        if config.vocabulary == "auto" and not self.by_text:
-            if config.size:
-                raise SettingError("this is the number of subword pieces; add --subwords", size=config.size)
-            self.notes.append("the vocabulary is words; with --subwords it is pieces of words, and no word is unknown")
-        elif self.by_text and not config.subwords:
+        if self.by_text and not config.subwords:
             self.notes.append(f"{unspaced} is written without spaces between words: the vocabulary is unigram pieces")
         files, found = self._texts["train"], tuple(map(suffix_language, self._texts["train"]))
         if texts["train"][1] == files[0]:
@@ -160,12 +156,10 @@ class CorpusChecks:
                 "no dev set: training cannot keep its best weights or stop when they get worse; give --dev SRC TGT"
                 + (f", or set sentences aside with --dev-lines {aside}" if aside else "")
             )
-        unknown = (source.unknown_words + target.unknown_words) / max(source.words + target.words, 1)
-        if self._words_by_default and unknown > _MANY_UNKNOWN:
-            self.notes.append(
-                f"{unknown:.1%} of the words of the training text are unknown, because they are not among the most "
-                "frequent ones; prep --subwords leaves no word unknown"
-            )
+        if self._words_by_default:
+            unknown = (source.unknown_words + target.unknown_words) / max(source.words + target.words, 1)
+            out = f", without {unknown:.1%} of those of the training text" if unknown > _MANY_UNKNOWN else ""
+            self.notes.append(f"the vocabulary is words{out}; --subwords makes it pieces, and no word is unknown")
 
     def _check_direction(self, name: str, tokenizers: Tokenizers, vocabularies: Vocabularies) -> None:
         if name == "train" and not self.config.vocabulary_from:

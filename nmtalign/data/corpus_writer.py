@@ -24,13 +24,14 @@ from typing import Any
 import h5py
 import numpy as np
 
-from nmtalign.data.corpus import CORPUS_FILE, FORMAT, FORMAT_VERSION, SIDES, VOCABULARY_FILES, Array, Corpus
+from nmtalign.data.corpus import CORPUS_FILE, FORMAT, FORMAT_VERSION, VOCABULARY_FILES, Array, Corpus
 from nmtalign.data.pipeline import Chunk
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text, check_other, sha256_of, work_folder
 from nmtalign.hdf5 import created, format_of, write_attributes
 from nmtalign.model_directory import BEST, LAST
 from nmtalign.settings.definition import SUMMARY_FILE, stored_texts
+from nmtalign.text.lines import SIDES
 from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, UNK_ID, Tokenizers, Vocabularies, Vocabulary, is_word
 from nmtalign.version import __version__
 

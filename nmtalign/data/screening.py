@@ -21,12 +21,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from nmtalign.data.corpus import SIDES
 from nmtalign.data.pipeline import CHUNK, Pairs, blocks_of
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.languages import main_language
-from nmtalign.text.lines import BLANK, counted
+from nmtalign.text.lines import BLANK, SIDES, counted
 from nmtalign.text.tokenizer import normalized
 
 NO_TRANSLATION, IN_OTHER_SETS = "no translation", "in dev or test"

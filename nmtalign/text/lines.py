@@ -28,6 +28,7 @@ from nmtalign.files import disk_errors, kind_of
 
 T = TypeVar("T")
 STDIN = STDOUT = Path("-")
+SIDES = ("source", "target")
 LONGEST_LINE = 4 << 20  # bytes with its end; real sentences have a few hundred, and JSON with alignments some 100,000
 BOM = b"\xef\xbb\xbf"
 # A line without a visible character: spaces, control characters, and characters without width, such as U+200B.

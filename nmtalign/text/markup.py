@@ -130,6 +130,7 @@ class Mark:
     stop: int
     parent: int  # the number of the mark that contains it, or -1
     line: bool = False
+    cut: bool = False  # with a tag whose other tag is in another segment
     before: str = ""  # the characters of the text beside an empty mark
     after: str = ""
 
@@ -145,7 +146,8 @@ class MarkedText:
         self._spaced, self._last = False, cast(Mark | None, None)  # since the last word: blanks, and an empty mark
         self._read()
         self._tail = self._blanks
-        self._placeholders = tuple(_PLACEHOLDER.findall(self.text))
+        texts = self.text, "\n".join(token.text for token in tokens)  # a tag may be all that divides 5 from %s
+        self._placeholders = max((tuple(_PLACEHOLDER.findall(text)) for text in texts), key=len)
         self._tokens = tokens if self._placeholders else ()  # those of a large document take much memory
 
     def spans(self) -> list[tuple[int, int]]:
@@ -231,6 +233,7 @@ class MarkedText:
                 raw = _SOFT + raw if token.kind == "line" and raw.isspace() else raw
                 self._last.opening += self._encode(self._blanks) + raw
                 self._last.line |= token.kind == "line"
+                self._last.cut |= partner < 0 and token.kind in ("open", "close")
                 self._blanks, self._spaced = "", self._spaced or self._last.line
                 merged = len(self.marks), parents[-1]
             place += 1

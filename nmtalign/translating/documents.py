@@ -88,7 +88,7 @@ def put_back(segment: MarkedText, translation: Translation, weights: NDArray[np.
         free = text[start].isalnum() and count_unspaced(text[stop - 1 : start + 1]) and not (within or opening)
         glued.append(start == stop and not free)
     marks = zip(segment.spans(), segment.marks, strict=True)
-    spans = [TagSpan(first, stop, mark.parent, mark.line) for (first, stop), mark in marks]
+    spans = [TagSpan(first, stop, mark.parent, mark.line, mark.cut) for (first, stop), mark in marks]
     return segment.put_back(text, place(spans, weights, glued))
 
 

@@ -440,9 +440,8 @@ const FIGURE_3 = "The agreement on the European Economic Area was signed in Augu
 
 async function findExamples() {
   const found = [], add = (name, text, note = "", reference = "") => found.push({ name, text, note, reference });
-  const [from] = live.models[0].languages;
   const { ids } = await ask("tokenize", { text: FIGURE_3 });
-  if (from === "en" && !ids.includes(1)) add("European Economic Area", FIGURE_3, "Figure 3 of the article: the phrase is read from right to left.");
+  if (live.models[0].source === "en" && !ids.includes(1)) add("European Economic Area", FIGURE_3, "Figure 3 of the article: the phrase is read from right to left.");
   const best = {}, better = (name, score, entry) => { if (!(best[name]?.[0] >= score)) best[name] = [score, entry]; };
   for (const [text, reference] of live.samples) {
     const { source, target, steps, text: translation } = await ask("translate", { text, beam: 2 });

@@ -14,7 +14,7 @@ from helpers.score_tables import TRANSFORMER, small_model
 from nmtalign.alignment.aligning import AlignmentRun, align, window_size, without_auto
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.forced_decoding import SideReader, force
-from nmtalign.alignment.links import SIDES, argmax_links
+from nmtalign.alignment.links import argmax_links
 from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.core.numerics import in_int8
 from nmtalign.errors import InputError, ResourceError, UsageError
@@ -115,7 +115,7 @@ def test_int8_aligns_nearly_as_float32_and_each_pair_alike_in_every_batch(name, 
 
 def test_a_stream_that_became_shorter_does_not_resume(tmp_path):
     def aligned(count, **options):
-        ends = [os.pipe() for _ in SIDES]
+        ends = [os.pipe() for _ in range(2)]
         for side, (_, end) in enumerate(ends):
             os.write(end, "".join(f"{pair[side]}\n" for pair in PAIRS[:count]).encode())
             os.close(end)

@@ -24,8 +24,8 @@ def test_prep_with_only_options(tmp_path):
     assert rows["train", "30"] == ["train", "30", "30", "0", "0", "0"]
     assert rows["train", "source"][2:5] == ["en", "210", "36"]
     assert rows["test", "target"][2] == "fr"
-    chosen, few, end = done.stderr.splitlines()
-    assert "the vocabulary is words; with --subwords it is pieces of words, and no word is unknown" in chosen
+    few, chosen, end = done.stderr.splitlines()
+    assert "the vocabulary is words; --subwords makes it pieces, and no word is unknown" in chosen
     assert few == "nmtalign: only 30 training pairs: expect poor translations of other text"
     assert end == "nmtalign: the corpus is in my data; next: nmtalign train 'my data'"
     assert sorted(Corpus.open(tmp_path / "my data").splits) == ["dev", "test", "train"]

@@ -124,14 +124,15 @@ class DocumentMaker:
         return f"{self.chance.choice(tags)}{text}"
 
 
-def is_nested(document):
-    """Whether each closing tag closes the last open one."""
-    stack = []
+def nesting(document):
+    """The tags, each with the one that contains it, in order of the alphabet; None if they are not nested."""
+    stack, found = [("", "")], []
     for name, attributes in re.findall(r"<(?!!)(/?\w+)([^>]*)>", document):
-        if name in ("img", "br", "hr", "wbr") or attributes.endswith("/"):
+        if name[0] == "/":
+            if stack.pop()[0] != name[1:]:
+                return None
             continue
-        if name[0] != "/":
-            stack.append(name)
-        elif not stack or stack.pop() != name[1:]:
-            return False
-    return not stack
+        found.append(((name, attributes), stack[-1]))
+        if name not in ("img", "br", "hr", "wbr") and not attributes.endswith("/"):
+            stack.append((name, attributes))
+    return sorted(found) if len(stack) == 1 else None
