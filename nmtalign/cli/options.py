@@ -81,9 +81,10 @@ def with_settings(*classes: type) -> Callable[[Callable[..., None]], Callable[..
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, *own = inspect.signature(command, eval_str=True).parameters.values()
-        given = {one.name: one.default for one in own if isinstance(one.default, typer.models.OptionInfo)}
-        spellings = {spelling for name, one in given.items() for spelling in one.param_decls or (option(name),)}
-        options = {name: one for name, one in SECTIONS[sections[0]].items() if one.common and name not in given}
+        taken = [one.name for one in own]
+        declared = {one.name: one.default for one in own if isinstance(one.default, typer.models.OptionInfo)}
+        spellings = {spelling for name, one in declared.items() for spelling in one.param_decls or (option(name),)}
+        options = {name: one for name, one in SECTIONS[sections[0]].items() if one.common and name not in taken}
 
         @functools.wraps(command)
         def run(**arguments: Any) -> None:

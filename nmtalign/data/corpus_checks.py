@@ -158,8 +158,8 @@ class CorpusChecks:
             )
         if self._words_by_default:
             unknown = (source.unknown_words + target.unknown_words) / max(source.words + target.words, 1)
-            out = f", without {unknown:.1%} of those of the training text" if unknown > _MANY_UNKNOWN else ""
-            self.notes.append(f"the vocabulary is words{out}; --subwords makes it pieces, and no word is unknown")
+            without = f" and leaves out {unknown:.1%} of those of the training text" if unknown > _MANY_UNKNOWN else ""
+            self.notes.append(f"the vocabulary is words{without}; --subwords makes it pieces, and no word is unknown")
 
     def _check_direction(self, name: str, tokenizers: Tokenizers, vocabularies: Vocabularies) -> None:
         if name == "train" and not self.config.vocabulary_from:

@@ -173,7 +173,8 @@ class FileTranslation:
         if file is None or file.partial.exists() or not file.path.exists():
             return False
         self.done, lines = file.count(), self._inputs.count() if are_files(*self._inputs.paths) else None
-        read = [*self._inputs.paths, *(path for one in models for path in (one, one / BEST) if path.is_file())]
+        weights = (path for model in models for path in (model, model / BEST) if path.is_file())
+        read = [*self._inputs.paths, *weights]
         newer = [shown(one) for one in read if _status(one).st_mtime > _status(file.path).st_mtime]
         problem = ""
         if self.done != lines:
@@ -467,7 +468,8 @@ class OutputFormat:
         docs/formats.md lists the keys. All other keys of the request's `extra` come first, unchanged. If `extra` was
         written here, which its n_best shows, none of our keys is taken from it.
         """
-        extra, entries = translation.request.extra, [self._entry(translation, each) for each in translation.n_best]
+        entries = [self._entry(translation, alternative) for alternative in translation.n_best]
+        extra = translation.request.extra
         results = {"source": translation.source, **entries[0]}
         results |= {"source_tokens": list(translation.source_tokens), "source_unknown": translation.source_unknown}
         if translation.confidence is not None:
@@ -516,7 +518,8 @@ def fixed(value: float) -> str:
 
 def are_files(*paths: Path) -> bool:
     """Whether all are regular files, read without waiting; raises InputError for a missing file."""
-    return all(map(stat.S_ISREG, [_status(path).st_mode for path in paths]))
+    modes = [_status(path).st_mode for path in paths]
+    return all(map(stat.S_ISREG, modes))
 
 
 def read_request(line: str, where: str) -> Request:
