@@ -141,7 +141,8 @@ def test_a_dry_run_prints_settings_size_and_time_and_writes_nothing(nmtalign, wo
 
 
 def test_a_budget_that_is_too_small_is_reported_and_at_the_end_why(nmtalign, workspace):
-    lines = nmtalign("train", *QUICK, "--max-updates", "3").stderr.decode().splitlines()
+    budget = "--max-updates", "3", "--max-time", "100h"  # no time decides the advice
+    lines = nmtalign("train", *QUICK, *budget).stderr.decode().splitlines()
     (short,) = [line for line in lines if "a useful model needs about" in line]
     assert short.endswith("give --max-updates 1000")
     assert "ends after 3 updates" in short
