@@ -435,5 +435,5 @@ def _errors(path: Path) -> Iterator[None]:
     except ImportError:
         raise UsageError(f'{path}: tables need pyarrow: pip install "nmtalign[datasets]"') from None
     except (OSError, ValueError, LookupError, TypeError, NotImplementedError, MemoryError) as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         raise InputError(f"{path}: cannot be read as a table: {reason}; is it complete?") from None
