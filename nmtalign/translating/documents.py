@@ -113,8 +113,7 @@ def _overlap(tokens: Sequence[str], units: Sequence[Unit]) -> NDArray[np.float64
 
 def encoding_of(page: bytes) -> str:
     """The encoding of a page of HTML: the one that it declares, unless it is UTF-8 with other letters than ASCII."""
-    declared = _DECLARED.search(page, 0, 1024)
-    names = [declared[1].decode().lower()] if declared else []
+    names = [name.decode().lower() for name in _DECLARED.findall(page, 0, 1024)[:1]]
     for name in (*names, "utf-8") if page.isascii() else ("utf-8", *names):
         with contextlib.suppress(UnicodeDecodeError):
             page.decode(encoding := _AS_BROWSERS.get(name, name))
