@@ -274,8 +274,9 @@ def _spaced(marks: Sequence[tuple[Mark, str]], between: str, left: str, right: s
     for (one, _), (other, text) in pairwise(marks):
         done += (" " if one.after.isspace() or other.before.isspace() else "") + text
     before, after = marks[0][0].before, marks[-1][0].after
-    if any(mark.line for mark, _ in marks):
-        return done
+    if any(mark.line for mark, _ in marks):  # beside the end of a line no blank is needed
+        blank = " " if left and before.isspace() and not re.match(rf"[\s{_SOFT}]", done) else ""
+        return blank + done + (" " if right and after.isspace() and not done[-1].isspace() else "")
     if left and right:
         blank = " " if before.isspace() else "" if _OF_WORD.match(before) or after.isspace() else between
         end = " " if after.isspace() and right.isalnum() else between

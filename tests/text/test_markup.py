@@ -146,6 +146,14 @@ def test_cues_of_a_translation_get_its_words_in_order():
     assert not any(mark.closing for mark in segment.marks)  # a tag that encloses cues could move them
 
 
+@pytest.mark.parametrize("line", ["Visit https://a.org\na fox", "the fox %s\n%s sees", "a <00:01.500>\nfox {x} \na"])
+def test_blanks_around_marks_beside_the_end_of_a_line_stay(line):
+    cue = f"1\n00:00:01.000 --> 00:00:02.000\n{line}\n"
+    (segment,) = segments(cue, "vtt")
+    bare = segment.without_placeholders()
+    assert bare.put_back(bare.text, bare.spans()) == line
+
+
 def test_lines_of_a_cue_are_never_blank():
     (segment,) = segments("00:01.000 --> 00:02.000\nthe fox\nsees a boat\n", "vtt")
     assert segment.put_back("le renard voit", [(2, 2)]) == "le renard\nvoit"
