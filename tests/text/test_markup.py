@@ -107,6 +107,11 @@ def test_a_sentence_over_several_cues_is_one_text():
     assert len(texts(long, "srt")) > 1
 
 
+def test_a_cue_may_contain_an_arrow():
+    cues = "1\n00:00:01,000 --> 00:00:02,000\nFox --> boat\nsees 2\n2\n00:00:02,000-->00:00:03,000\nit\n"
+    assert texts(cues, "srt") == ["Fox --> boat sees 2 it"]
+
+
 def test_a_cue_of_srt_may_have_paragraphs():
     cues = "1\n00:00:01,000 --> 00:00:02,000\nthe fox\n\nsees\na boat.\n\n2\n00:00:02,000 --> 00:00:03,000\nfox\n\n"
     assert texts(cues, "srt") == ["the fox", "sees a boat.", "fox"]
