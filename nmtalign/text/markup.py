@@ -34,7 +34,7 @@ _MOST_CUES = 8  # over which one sentence extends
 _TAG = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)"
     r"|<(/?)([A-Za-z][^\s/>]*)((?:=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))|[^>])*+)(?:>|\Z)"
-    r"|<(?:%|\?(?:php|=))[^<]*?[%?]>"  # a template
+    r"|<[%?](?:[^<]|<(?![%?]))*?[%?]>"  # a template, or an instruction of XML
     r"|<[!?/](?:[^>]*>|[^>]*\Z)",
     re.DOTALL,
 )
@@ -90,7 +90,7 @@ _NEXT = {  # what an entry of a list or ruby without an end tag ends before, unl
 _EMPTY = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
 _RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they contain no tags
 # Not translated.
-_VERBATIM = re.compile(rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|rp|rt|svg|math|object|(\w+:)?(ph|it|bpt|ept)")
+_VERBATIM = re.compile(rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|rp|rt|svg|math|object|(.+:)?(ph|it|bpt|ept)")
 _BESIDE_LINK = regex.compile(
     rf"(?<={_LETTER})(?:</a\s*><[a-z][^<>]*>|</[a-z]\w*\s*><a\s[^<>]*>)(?={_LETTER})", regex.IGNORECASE
 )

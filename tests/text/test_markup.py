@@ -178,6 +178,7 @@ XLIFF = """<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2"><f
   <seg-source><mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk></seg-source></trans-unit>
 <trans-unit id="8"><source>One.</source><seg-source><mrk mtype="seg" mid="0">One.</mrk></seg-source>
   <target><mrk mtype="seg" mid="0"/></target></trans-unit>
+<trans-unit id="9"><source>a <?a x > y?><x-1:ph xmlns:x-1="y" id="1">red</x-1:ph> fox</source></trans-unit>
 <trans-unit id="7"><source><![CDATA[<p>the <b>fox</b> & boat</p>]]></source></trans-unit>
 </body></file></xliff>"""
 
@@ -188,7 +189,8 @@ def targets(text, markup="xliff"):
 
 
 def test_each_unit_of_xliff_gets_a_target_unless_it_has_one():
-    assert texts(XLIFF, "xliff") == ["The big fox", "a boat", "one", "two", "One.", "Two.", "One.", "the fox & boat"]
+    words = ["The big fox", "a boat", "one", "two", "One.", "Two.", "One.", "a fox", "the fox & boat"]
+    assert texts(XLIFF, "xliff") == words
     _, found = targets(XLIFF)
     assert 'state="translated"' in found[0]
     assert '<g id="1">big</g> <bpt id="2">&lt;b&gt;</bpt>fox<ept id="2">&lt;/b&gt;</ept></target>' in found[0]
@@ -198,7 +200,8 @@ def test_each_unit_of_xliff_gets_a_target_unless_it_has_one():
     assert ">one\n  two<" in found[4]
     assert '<mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk>' in found[5]
     assert '<mrk mtype="seg" mid="0">One.</mrk></target>' in found[6]
-    assert "&lt;p&gt;the &lt;b&gt;fox&lt;/b&gt; &amp; boat&lt;/p&gt;" in found[7]
+    assert '>a <?a x > y?><x-1:ph xmlns:x-1="y" id="1">red</x-1:ph> fox<' in found[7]
+    assert "&lt;p&gt;the &lt;b&gt;fox&lt;/b&gt; &amp; boat&lt;/p&gt;" in found[8]
 
 
 def test_xliff_2_has_the_state_at_the_segment():
@@ -380,6 +383,9 @@ def test_templates_stay_as_they_are():
     (segment,) = segments(text, "html")
     assert not segment.keeps_placeholders("le renard")
     assert segment.without_placeholders().text == "The fox sees a boat"
+    text = "<p>The <% if (a<b) { %> fox <?php if ($a->b < 5): echo '<b>a</b>'; ?> sees<%-- <i>it</i> --%>"
+    assert texts(text, "html") == ["The fox sees"]
+    assert unchanged(text, "html") == text
 
 
 def marks(text, markup="html"):
