@@ -86,15 +86,16 @@ def _place_family(
         closed = taken | (cuts_before != bisect(cuts, number))
         free, (first, end) = np.where(closed, _TAKEN, gains[number]), spans[number][:2]
         edges = [0, *(place for line, place in ends.items() if not first < spans[line].first < end), words]
-        pieces = [(low, *best_range(free[low:high])) for low, high in pairwise(edges)]
+        pieces = [(low, *best_range(free[low:high])) for low, high in pairwise(edges) if not closed[low:high].all()]
+        if not pieces:
+            continue
         gain, start, stop = max((gain, low + start, low + stop) for low, gain, start, stop in pieces)
-        if gain < _LEAST and not closed.all():  # the word that is linked nearest
+        if gain < _LEAST:  # the word that is linked nearest
             far = np.maximum(0, np.maximum(first - columns, columns - end + 1))
             start = int(np.argmax(np.where(closed, -1.0, weights @ _DECAY**far)))
             stop = start + 1
-        if not closed.all():
-            found[number] = start, stop
-            taken[start:stop], allowed[start + 1 : stop] = True, False
+        found[number] = start, stop
+        taken[start:stop], allowed[start + 1 : stop] = True, False
     last = 0
     for number in members:
         if number not in found:

@@ -70,8 +70,7 @@ _DASH = r"[ \t]*[-‐–—♪]+[ \t]*"  # before what another speaker says
 _CUE_TAG = re.compile(rf"({_TEXT_TAGS}|(?:^|(?<=[>}}])){_DASH}|(?:(?<![ \t])[ \t]++)?♪[ \t]*|\r?\n)", re.MULTILINE)
 _AT_EDGE = re.compile(r"((?:<[A-Za-z][^<>]*>)+)((?:[ \t]*\r?\n)+)?|(?<!\s)((?:[ \t]*\r?\n)+)((?:</[^<>]*>)+)")
 _NEW_SPEAKER = re.compile(rf"{_DASH}|[ \t]*[\[(#>]")
-_TIME = r"(?m)^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*$"
-_LINE = r"(?!(?:\d+[ \t\r]*\n)?.*\d[ \t]*-->).*\S.*(?:\n|\Z)"
+_TIME, _LINE = r"(?m)^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*", r"(?!(?:\d+[ \t\r]*\n)?.*\d[ \t]*-->).*\S.*\n?"
 
 _BLOCK = re.compile(
     "address|article|aside|base|blockquote|body|br|button|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt"
