@@ -17,7 +17,7 @@ def begun(path, list_size=0, resume=False, **changes):
     """An open output, and the number of its entries."""
     file = ResumableOutput(path, list_size)
     try:
-        return file, file.begin({**ORIGIN, **changes}, resume, lambda message: None)
+        return file, file.begin({**ORIGIN, **changes}, resume, lambda message: None, short=False)
     except UsageError:
         file.close()
         raise
