@@ -7,6 +7,7 @@ reason for content that they refuse.
 
 import contextlib
 import errno
+import glob
 import gzip
 import hashlib
 import io
@@ -276,6 +277,8 @@ class PartialFile:
             if not _lock(stream.fileno(), self.partial):
                 stream.close()
                 raise UsageError(f"{self.partial}: another run is writing this file; wait for it, or give another name")
+            for left in self.path.parent.glob(f".{glob.escape(self.path.name)}.[0-9]*{_PARTIAL}"):
+                left.unlink(missing_ok=True)  # a run that was killed at its end has left it
             keep_mode(stream.fileno(), self.path)
             with contextlib.suppress(OSError):  # a later run of the same user must be able to continue it
                 self.partial.chmod(self.partial.stat().st_mode & 0o777 | 0o600)

@@ -12,7 +12,6 @@ the journal; it is the same file whether or not the run was interrupted.
 
 import bisect
 import contextlib
-import glob
 import json
 import math
 import os
@@ -497,8 +496,6 @@ class AlignmentWriter:
 
     def _build(self) -> None:
         """Writes the HDF5 file of the journal. If that fails, there is no new file, and the journal stays."""
-        for left in self.path.parent.glob(f".{glob.escape(self.path.name)}.[0-9]*.partial"):
-            left.unlink(missing_ok=True)  # from a run that was killed in this method
         damage = hdf5.damage(self.partial, *_JOURNAL_DAMAGE)
         with damage, atomic_path(self.path) as temporary, hdf5.created(temporary) as file:
             rises = {"nmtalign_version": __version__, "sentence_ids_rise": True}

@@ -267,7 +267,7 @@ class FileTranslation:
         """Opens the output; returns a function that writes complete lines at once. An error leaves FILE.partial."""
         if self._file is not None:
             outputs.callback(self._file.close)
-            self.done = self._file.begin(origin, self._resume, self._notify)
+            self.done = self._file.begin(origin, self._resume, self._notify, short=self._alignments is not None)
             return self._file.write
         stream = self._stream
         if isinstance(stream, Path):
@@ -353,11 +353,12 @@ class ResumableOutput(files.PartialFile):
         self._record = self.partial.with_name(f"{self.partial.name}.json")
         self._list_size, self._first = list_size, first
 
-    def begin(self, origin: Mapping[str, Any], resume: bool, notify: Callable[[str], None]) -> int:
+    def begin(self, origin: Mapping[str, Any], resume: bool, notify: Callable[[str], None], short: bool) -> int:
         """Opens FILE.partial and returns the number of its entries, which the next ones follow.
 
-        Without `resume` an earlier FILE.partial is renamed to FILE.partial.old, which `finish` removes. Raises
-        UsageError naming the difference if the file was begun with another origin.
+        Without `resume` an earlier FILE.partial is renamed to FILE.partial.old, which `finish` removes. A last list
+        of fewer than `list_size` lines may be incomplete; `short` counts it, for a caller whose alignments show whether
+        it is. Raises UsageError naming the difference if the file was begun with another origin.
         """
         self.open()
         if resume and not self.is_empty():
@@ -365,7 +366,7 @@ class ResumableOutput(files.PartialFile):
             with suppress(OSError, ValueError, TypeError):
                 record = {**files.read_json(self._record)}
             check_same(self.partial, {**record, "source_sha256": origin["source_sha256"]}, origin)
-            done = self.keep()
+            done = self.keep(short=short)
             if record.get("source_sha256") != origin["source_sha256"]:  # a line that caused an error may be corrected
                 where = f"warning: {self.partial}: the input has changed"
                 notify(f"{where}; if its first {counted(done, 'line')} did, leave out --resume to begin again")
@@ -375,21 +376,20 @@ class ResumableOutput(files.PartialFile):
             json.dump(origin, stream)
         return 0
 
-    def keep(self, most: int = sys.maxsize) -> int:
+    def keep(self, most: int = sys.maxsize, short: bool = False) -> int:
         """Removes all but the first entries, at most this number, and what is not complete; returns their number."""
         with files.disk_errors(self.partial, "read"), self.partial.open("rb") as lines:
-            count, size, _ = self._entries(lines, most)
+            count, size = self._entries(lines, most, short)
         self.cut(size)
         return count
 
     def count(self) -> int:
         """The number of entries of the complete FILE."""
         with reading(self.path) as lines:
-            count, size, end = self._entries(lines)
-        return count + (end > size)
+            return self._entries(lines, sys.maxsize, True)[0]
 
-    def _entries(self, lines: BinaryIO, most: int = sys.maxsize) -> tuple[int, int, int]:
-        """The number of complete entries, of their bytes, and of those with a short last list, which may go on."""
+    def _entries(self, lines: BinaryIO, most: int, short: bool) -> tuple[int, int]:
+        """The number of complete entries, at most `most`, and of their bytes; a short last list counts with `short`."""
         count = size = offset = listed = 0
         for number, line in enumerate(lines, 1):
             if count == most or not line.endswith(b"\n"):
@@ -400,9 +400,9 @@ class ResumableOutput(files.PartialFile):
             if match is None or int(match[1]) - self._first > count:
                 count, size, listed = count + 1, offset if match else offset + len(line), 0
             offset, listed = offset + len(line), listed + 1
-        if count < most and 0 < listed == self._list_size:
+        if size < offset and count < most and (short or listed == self._list_size):
             count, size = count + 1, offset
-        return count, size, offset
+        return count, size
 
     def close(self, remove: bool = False) -> None:
         """Closes FILE.partial; removes it, and its origin, if it is empty, or with `remove`."""

@@ -69,6 +69,15 @@ def test_both_continue_after_the_same_line(random_model, tmp_path, inside, unfin
     assert b"and there are alignments of 12: both continue after line 12\n" in done.stderr
 
 
+def test_a_short_last_list_with_alignments_is_complete(random_model, tmp_path, inside, unfinished):
+    (tmp_path / "in.en").write_bytes(TEXT + b"\n")
+    arguments = ("-m", random_model, "--beam", 2, "--n-best", 2, "-o", "out", "--save-alignments", "a.h5", "in.en")
+    text = unfinished(*arguments)  # the alignments are complete
+    (tmp_path / "out.partial").write_bytes(text)
+    assert inside(*arguments, "--resume").stderr.startswith(b"nmtalign: 0 lines after the 6 of an earlier run, ")
+    assert (tmp_path / "out").read_bytes() == text
+
+
 def test_a_resumed_run_has_the_same_files_by_content(random_model, tmp_path, inside, unfinished):
     contents = {"lexicon": "fox\trenard\n", "glossary": "red\trouge\n"}
     for name, content in contents.items():
