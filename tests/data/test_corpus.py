@@ -14,7 +14,7 @@ from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.text.lines import BLANK
 
 TEXTS = st.text(st.one_of(st.sampled_from("ab \u2028\u0085\r\0é☃"), st.characters(exclude_categories=["Cs"])))
-LINES = TEXTS.map(lambda text: text.replace("\n", " ").strip("\r\ufeff"))
+LINES = TEXTS.map(lambda text: text.translate({10: " ", 0: None}).strip("\r\ufeff"))  # NUL looks like UTF-16
 SENTENCES = st.lists(LINES, min_size=1, max_size=12)
 
 
