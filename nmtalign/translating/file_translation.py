@@ -447,11 +447,11 @@ class OutputFormat:
         return translation.text + "\n"
 
     def _moses_line(self, number: int, translation: Translation, alternative: Alternative) -> str:
-        """A line of a Moses n-best list (docs/formats.md); three bars in a text get spaces between them."""
+        """A line of a Moses n-best list (docs/formats.md); three or more bars in a text get spaces between them."""
         features = f"LogProb= {fixed(alternative.log_prob)} Length= {len(alternative.tokens) + 1}"
         if self._config.word_scores:
             features += " WordScores= " + " ".join(map(fixed, alternative.token_log_probs))
-        text = alternative.text.replace("|||", "| | |")
+        text = re.sub(r"\|{3,}", lambda bars: " ".join(bars[0]), alternative.text)
         line = f"{number} ||| {text} ||| {features} ||| {fixed(alternative.score)}"
         if self._config.alignment == "none":
             return line

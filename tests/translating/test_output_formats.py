@@ -50,6 +50,11 @@ def test_word_scores_and_alignments_in_moses_lines():
     blank = translation("", weights=np.zeros((1, 1), np.float32))
     assert written(0, blank, alignment="hard").endswith("-0.142857 ||| \n")
     assert written(0, blank, alignment="soft").endswith("-0.142857 ||| 0\n")
+    # No bars of the text separate fields.
+    for bars in range(3, 12):
+        fields = written(0, translation("|" * bars, "a"), n_best=2).splitlines()[0].split("|||")
+        assert len(fields) == 4
+        assert fields[1] == f" {' '.join('|' * bars)} "
 
 
 def test_a_line_of_json():
