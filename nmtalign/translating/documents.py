@@ -25,6 +25,7 @@ _LARGEST = 64 << 20  # bytes of a document, all of which is in memory; a small c
 Key = tuple[int, int]  # the number of a document, and the place of a segment in it
 Unit = tuple[int, int]  # where a word begins and ends in a text
 _BYTE = re.compile(r"<(?:0x)?(?:([89AB])|[0-9A-F])[0-9A-F]>")  # a token; with a group, not the first byte of a letter
+
 _DECLARED = re.compile(  # in a page of HTML; Python and browsers know these encodings by these names
     rb"<(?:meta\s[^>]*?charset|\?xml[^>]*?encoding)\s*=\s*[\"']?\s*"
     rb"(iso-8859-\d+|us-ascii|windows-125\d|koi8-[ru]|shift_jis|euc-jp|euc-kr|gb2312|gbk|gb18030|big5)[\s\"'/>?;]",
@@ -112,7 +113,8 @@ def _overlap(tokens: Sequence[str], units: Sequence[Unit]) -> NDArray[np.float64
 
 def encoding_of(page: bytes) -> str:
     """The encoding of a page of HTML: the one that it declares, unless it is UTF-8 with other letters than ASCII."""
-    names = [found[1].decode().lower() for found in _DECLARED.finditer(page, 0, 1024)][:1]
+    declared = _DECLARED.search(page, 0, 1024)
+    names = [declared[1].decode().lower()] if declared else []
     for name in (*names, "utf-8") if page.isascii() else ("utf-8", *names):
         with contextlib.suppress(UnicodeDecodeError):
             page.decode(encoding := _AS_BROWSERS.get(name, name))
