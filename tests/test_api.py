@@ -61,7 +61,6 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
         (lambda: nmtalign.aer([], gold, links_base=2), "nmtalign.aer: links_base = 2: must be at most 1"),
         (lambda: nmtalign.aer([], gold, format="all"), 'nmtalign.aer: format = "all": must be one of text, json, csv'),
         (lambda: nmtalign.train(data, model, layers=0), "nmtalign.train: layers = 0: must be at least 1"),
-        (lambda: nmtalign.train(data, model, hidden=0), "nmtalign.train: hidden = 0: must be at least 1"),
         (lambda: nmtalign.prepare(*pair, data, languages=(), shortlist="2"), 'nmtalign.prepare: shortlist = "2": give'),
     ):
         with pytest.raises(nmtalign.UsageError, match=message):

@@ -101,15 +101,6 @@ def test_words_and_links_are_read_without_the_weights(tmp_path):
             list(file)
 
 
-@pytest.mark.parametrize("number", [-5, 2])
-def test_numbers_of_sentences_that_do_not_rise_are_damage(tmp_path, edit_hdf5, number):
-    write(tmp_path / "a.h5", numbered(2))
-    with edit_hdf5(tmp_path / "a.h5") as file:
-        file["sentence_id"][0] = number
-    with pytest.raises(FormatError, match="sentence_id does not rise from 0"):
-        list(AlignmentFile(tmp_path / "a.h5").links())
-
-
 @pytest.mark.parametrize(
     ("source", "shape", "log_probs", "message"),
     [(["a"], (1, 1), None, "need"), (["a\nb"], (2, 2), None, "line feed"), (["a"], (2, 2), [0.0], "need")],
@@ -195,14 +186,6 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "open", refused)
     monkeypatch.setattr(h5py, "is_hdf5", refused)
     with pytest.raises(ResourceError, match=r"a\.h5: cannot read: Permission denied"):
-        AlignmentFile(tmp_path / "a.h5")
-
-
-def test_missing_weights_are_damage(tmp_path, edit_hdf5):
-    write(tmp_path / "a.h5", numbered(5))
-    with edit_hdf5(tmp_path / "a.h5") as file:
-        file["weights"].resize(3, axis=0)
-    with pytest.raises(FormatError, match="weights has 3 values; the records need 55"):
         AlignmentFile(tmp_path / "a.h5")
 
 

@@ -138,31 +138,21 @@ def our_settings(task, name):
     )
 
 
-def our_training(task, model, name, settings, options):
-    """Runs `nmtalign train` with the text of a workspace file and with options; returns its seconds."""
-    own = Path(f"{model}.toml")
-    own.write_text(settings, encoding="utf-8")
-    command = [sys.executable, "-m", "nmtalign", "train", str(task.corpus), "-o", str(model), "--config", str(own)]
-    began = time.perf_counter()
-    call([*command, *options], name, task)
-    return time.perf_counter() - began
-
-
-def our_translation(task, model, text, beam):
-    """Returns the command that translates tokens with a model of nmtalign."""
-    command = [sys.executable, "-m", "nmtalign", "translate", "-m", str(model), str(text), "--beam", str(beam)]
-    return [*command, "--tokenized", "--quiet", "--set", f"threads={task.threads}", "--config", f"{model}.toml"]
-
-
 def _ours(task, number, name):
     """Runs `nmtalign train` and `nmtalign translate`, as the other toolkits are run."""
     folder, training = task.texts.folder / f"ours-{number}", task.training
+    program, own = [sys.executable, "-m", "nmtalign"], Path(f"{folder}.toml")
+    own.write_text(our_settings(task, name), encoding="utf-8")
     settings = {"max_updates": training.updates, "validate_every": training.updates, "seed": training.seed}
     settings |= {"epochs": 0, "max_time": "1000h", "patience": 0}
     budget = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     options = [*training_options(task.texts.size, task.sentences, task.threads), *OURS[name], *budget]
-    seconds = our_training(task, folder, name, our_settings(task, name), options)
-    lines, rate = _translated(task, name, lambda text: our_translation(task, folder, text, training.beam), None)
+    began = time.perf_counter()
+    call([*program, "train", str(task.corpus), "-o", str(folder), "--config", str(own), *options], name, task)
+    seconds = time.perf_counter() - began
+    translate = [*program, "translate", "-m", str(folder), "--config", str(own), "--beam", str(training.beam)]
+    translate += ["--tokenized", "--quiet", "--set", f"threads={task.threads}"]
+    lines, rate = _translated(task, name, lambda text: [*translate, str(text)], None)
     curves = read_curves(folder)
     if curves.best is None:
         raise NmtalignError(f"{name}: no validation on dev in {folder}")

@@ -1,41 +1,23 @@
 """A model directory with random weights, and a lexicon for it. They are measured if no model and text are given."""
 
-import json
-from types import SimpleNamespace
-
 import numpy as np
 import torch
+from helpers import random_models
 
 from bench.naive import NaiveLoop
 from bench.workload import FIRST_WORD
-from nmtalign.core.model import TranslationModel
-from nmtalign.files import atomic_text, sha256_of
-from nmtalign.model_directory import BEST, save_tensors
-from nmtalign.text.tokenizer import EOS, UNK, Vocabulary
-from nmtalign.training.checkpoints import create_run
+from nmtalign.files import atomic_text
+from nmtalign.text.tokenizer import Tokenizers
 
 SPREAD = 3.0  # standard deviation of the logits: some words are likely, as in a trained model, and few are even
 ENTRIES = 4  # of the lexicon, per source word
 
 
-def write_model(folder, texts, tokenizers, seed=1):
-    """Writes a model directory with the size and vocabularies of the texts."""
-    folder.mkdir(parents=True)
-    parts, config = folder / "parts", texts.size.model
-    parts.mkdir()
-    for side, words in zip(("source", "target"), texts.words, strict=True):
-        Vocabulary([EOS, UNK, *words]).save(parts / f"{side}.vocabulary.txt")
-    tokenizers.save(parts)
-    torch.manual_seed(seed)
-    model = TranslationModel(config).eval()
-    spread_logits(model)
-    languages = {"source_language": tokenizers.source_language, "target_language": tokenizers.target_language}
-    hashes = json.dumps({path.name: sha256_of(path) for path in parts.iterdir()})
-    facts = {"settings": {}, "hash": "0" * 64, "attributes": {"sha256": hashes}}
-    corpus = SimpleNamespace(folder=parts, tokenizers=tokenizers, **facts, **languages)
-    create_run(folder / "model", corpus, texts.size.name, config, texts.size.training)
-    save_tensors(folder / "model" / BEST, model.state_dict(), {})
-    return folder / "model"
+def write_model(folder, texts, seed=1):
+    """Writes a model directory with the size and vocabularies of the texts, whose words are between spaces."""
+    languages, size = ("en", "fr"), texts.size
+    given = texts.words, Tokenizers.spaced(*languages), languages, size.name, (size.model, size.training)
+    return random_models.write_model(folder, *given, spread_logits, seed)
 
 
 def spread_logits(model):

@@ -36,11 +36,6 @@ def search_products_of(config, shape):
     return [*_encoder(config, shape), *_once_a_sentence(config, shape), *_steps(config, shape)]
 
 
-def search_flops_of(config, shape):
-    """Floating-point operations of those products."""
-    return sum(product.flops for product in search_products_of(config, shape))
-
-
 def _layer(name, rows, inner, outer, count=1, turn=""):
     """The product of rows with a weight (outer, inner)."""
     return Product(name, rows, inner, outer, count, right_transposed=True, turn=turn)

@@ -28,7 +28,6 @@ from nmtalign import export
 from nmtalign.core.numerics import inference_precision, pick_device
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import load_model
-from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.translating.translator import Translator, default_words
 
 SENTENCES = {"paper": 128, "small": 256, "tiny": 16, "transformer-tiny": 256}
@@ -70,7 +69,7 @@ def run(given):
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         texts = random_texts(folder, size, given["length"], max(PAIRS, sentences))
-        model = write_model(folder / "random", texts, Tokenizers.spaced("en", "fr"))
+        model = write_model(folder / "random", texts)
         given |= {"folder": folder, "texts": texts}
         frequent = min(given["candidates"], words // 4)
         write_lexicon(folder / "lexicon", texts, frequent)
@@ -148,7 +147,7 @@ def _variant(given, name, model, lines, beam):
     if name == "small-int8":
         texts = replace(given["texts"], size=Size.of("small", given["texts"].size.model.target_vocabulary_size))
         if not (given["folder"] / "small").exists():
-            write_model(given["folder"] / "small", texts, Tokenizers.spaced("en", "fr"))
+            write_model(given["folder"] / "small", texts)
         name, model = "ours-int8", given["folder"] / "small" / "model"
     if name in OURS:
         settings = {"precision": OURS[name], "threads": given["threads"], "device": given["device"], "tokenized": True}

@@ -537,12 +537,6 @@ def test_no_command_makes_a_file_named_with_a_hyphen(folder, monkeypatch, comman
     assert not (folder / "-").exists()
 
 
-def test_a_hyphen_is_standard_output_and_the_tables_make_room_for_it(run, folder):
-    code, out, err = run("score test.fr -r test.fr --html -")
-    assert (code, out[:15], (folder / "-").exists()) == (0, "<!doctype html>", False)
-    assert any(line.startswith("BLEU") for line in err)
-
-
 TYPES = (  # of TOML; a text, and what may be one
     '"x"', '""', "3", "-3", "9223372036854775807", "2.5", "inf", "-inf", "nan", "true", "1979-05-27T07:32:00Z",
     "1979-05-27T07:32:00", "1979-05-27", "07:32:00", '["tiny"]', '["a", "b"]', "[]", '[["a"], ["b"]]', "{}", "{a = 1}",

@@ -195,11 +195,6 @@ def test_a_warning_names_settings_of_the_file_that_are_for_its_own_preset() -> N
     assert not any(warnings(*words) for words in others)
 
 
-def test_int8_is_for_all_that_uses_a_model() -> None:
-    for command in ("translate", "align", "serve"):
-        assert 'precision = "int8"  # --set' in call(command, "--set", "precision=int8", "--show-settings")
-
-
 def test_the_architecture_is_that_of_the_model() -> None:
     write_model(Path("first"), ModelConfig(hidden=24, embedding=12, cell="cudnn", dropout=0.5))
     command = ["train", "--preset", "tiny", "--init-from", "first", "--show-settings"]

@@ -28,18 +28,6 @@ def test_html_keeps_all_but_its_text(run):
     assert done.stderr.count(b"\n") == 1
 
 
-def test_other_formats(run):
-    assert run("--markup", "html", text=b"<p></p>\r\n").stdout == b"<p></p>\r\n"
-    srt = b"1\n00:00:01,000 --> 00:00:02,000\nThe fox\n\n2\n00:00:02,000 --> 00:00:03,000\nsees a boat.\n"
-    found = run("--markup", "srt", text=srt).stdout
-    assert re.findall(rb"(?m)^\d.*", found) == re.findall(rb"(?m)^\d.*", srt)
-    assert b"fox" not in found
-    vtt = b"WEBVTT\n\n00:01.000 --> 00:02.000\nThe <i>fox</i>\n"
-    assert run("--markup", "vtt", text=vtt).stdout.startswith(b"WEBVTT\n\n00:01.000 --> 00:02.000\n")
-    xliff = b'<xliff version="1.2"><file><trans-unit><source>The fox</source></trans-unit></file></xliff>'
-    assert b"</source><target state=" in run("--markup", "xliff", text=xliff).stdout
-
-
 @pytest.mark.parametrize(
     ("page", "found"),
     [

@@ -5,7 +5,6 @@ prints in a usual environment, or refuses in one line with a documented exit cod
 """
 
 import os
-import stat
 from functools import cache, partial
 
 from faults.campaign import Part
@@ -53,7 +52,6 @@ def parts(workspace):
         yield Part(f"environment: {name}", partial(_attempt, workspace, *case), full=4, quick=int(name == "C locale"))
     yield Part("environment: file names", partial(_file_names, workspace), full=20, quick=0)
     yield Part("environment: a path of 3,500 bytes", partial(_long_path, workspace), full=5, quick=0)
-    yield Part("environment: modes of files under umask 077", partial(_modes, workspace), full=3, quick=0)
 
 
 def _run(arguments, cwd, shell="exec {}"):
@@ -104,18 +102,3 @@ def _long_path(workspace, chance):
         return deep / "a.en"
 
     return _named(workspace, make, chance)
-
-
-def _modes(workspace, chance):
-    """New files may be read only by their owner; replaced files keep their mode."""
-    with workspace.copy("lexicon.txt") as folder:
-        (folder / "lexicon.txt").chmod(0o644)
-        for name, mode in (("lexicon.txt", 0o644), ("new.txt", 0o600)):
-            arguments = ["export", str(workspace.home / "alignments.h5"), "-o", name]
-            ended = _run(arguments, folder, "umask 077; exec {}")
-            if fault := ended.fault({0}):
-                return fault
-            found = stat.S_IMODE((folder / name).stat().st_mode)
-            if found != mode:
-                return f"{name} has the mode {found:o}"
-    return ""

@@ -1,8 +1,6 @@
 """What tests share: a small reversing corpus, random models, and a runner of the real command line."""
 
 import contextlib
-import json
-from types import SimpleNamespace
 
 import h5py
 import hypothesis
@@ -10,20 +8,16 @@ import numpy as np
 import pytest
 import torch
 from helpers.command_line import run_nmtalign, skip_flushing
-from helpers.random_models import ENGLISH, FRENCH, disturb
+from helpers.random_models import ENGLISH, FRENCH, disturb, write_model
 
 from nmtalign.cli import common
 from nmtalign.core import numerics
-from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import ResourceError
-from nmtalign.files import sha256_of
 from nmtalign.hdf5 import seal
-from nmtalign.model_directory import save_tensors
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.text.tokenizer import Tokenizers, Vocabulary
-from nmtalign.training.checkpoints import create_run
+from nmtalign.text.tokenizer import Tokenizers
 
 torch.set_num_threads(1)  # many small models: a second thread would only wait for the first
 skip_flushing()
@@ -148,26 +142,11 @@ def random_model_directory():
         tokenizers=None,
         **settings,
     ):
-        corpus = folder / "corpus"
-        corpus.mkdir(parents=True)
-        for side, words in (("source", source_words), ("target", target_words)):
-            Vocabulary(["</s>", "<unk>", *words]).save(corpus / f"{side}.vocabulary.txt")
-        tokenizers = tokenizers or Tokenizers.moses(*languages)
-        tokenizers.save(corpus)
         words = {"source_vocabulary_size": len(source_words) + 2, "target_vocabulary_size": len(target_words) + 2}
         sizes = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, "output_rank": 0, "heads": 2}
-        config = ModelConfig(**words, **{**sizes, "initialisation": "xavier", **settings})
-        hashes = json.dumps({path.name: sha256_of(path) for path in corpus.iterdir()})
-        facts = {"settings": {}, "hash": "0" * 64, "attributes": {"sha256": hashes}}
-        sides = dict(zip(("source_language", "target_language"), languages, strict=True))
-        prepared = SimpleNamespace(folder=corpus, tokenizers=tokenizers, **facts, **sides)
-        create_run(folder / "model", prepared, "tiny", config, TrainingConfig())
-        torch.manual_seed(seed)
-        model = TranslationModel(config)
-        with torch.no_grad():
-            adjust(model)
-        save_tensors(folder / "model" / "best.safetensors", model.state_dict(), {})
-        return folder / "model"
+        configs = ModelConfig(**words, **{**sizes, "initialisation": "xavier", **settings}), TrainingConfig()
+        tokenizers = tokenizers or Tokenizers.moses(*languages)
+        return write_model(folder, (source_words, target_words), tokenizers, languages, "tiny", configs, adjust, seed)
 
     return make
 

@@ -14,7 +14,9 @@ from nmtalign.scoring.metrics import tokenizer_for
 
 def test_one_system_has_the_figures_of_sacrebleu(texts):
     result = score(texts.systems[0], texts.references[0], metrics="bleu")
-    assert result.value() == BLEU().corpus_score(texts.systems[0], [texts.references[0]]).score
+    metric = BLEU()
+    assert result.value() == metric.corpus_score(texts.systems[0], [texts.references[0]]).score
+    assert result.report.signatures == {"BLEU": f"BLEU|{metric.get_signature()}"}  # nothing is drawn
     assert result.to_dict()["systems"][0]["scores"]["BLEU"]["value"] == result.value()
     (row,) = csv.DictReader(io.StringIO(result.to_csv()))
     assert float(row["value"]) == result.value()
@@ -104,6 +106,7 @@ def test_bleu_that_is_0_for_equal_texts_is_reported():
 @pytest.mark.parametrize(
     ("arguments", "settings", "error", "message"),
     [
+        (([], []), {}, InputError, "no sentence to score"),
         ((["a"], ["a", "b"]), {}, InputError, "hypothesis: has no line 2, but reference 1 has 2 lines"),
         ((["a"], ["a"]), {"segment_scores": {"x": [[1.0, 2.0]]}}, InputError, "one finite number for each of 1 line"),
         ((["a"], ["a"]), {"segment_scores": {"x": [[float("nan")]]}}, InputError, "x: give one finite number"),

@@ -702,15 +702,18 @@ def test_connections_that_send_too_slowly_are_closed(english):
 def test_a_small_answer_is_sent_at_once(client):
     """TCP would send its second part when the client has confirmed the first one, after 40 ms on Linux."""
     with socket.create_connection((client.host, client.port), PATIENCE) as connection:
-        seconds = []
-        for _ in range(10):
+
+        def answered_soon():
             began = time.monotonic()
             connection.sendall(b"GET /languages HTTP/1.1\r\nHost: localhost\r\n\r\n")
             received = b""
             while not received.endswith(b"]\n"):
                 received += connection.recv(10_000)
-            seconds.append(time.monotonic() - began)
-    assert min(seconds[5:]) < 0.03
+            return time.monotonic() - began < 0.03
+
+        for _ in range(5):  # TCP confirms the first parts at once
+            answered_soon()
+        assert any(answered_soon() for _ in range(100))  # on a busy machine not each
 
 
 def test_a_file_of_the_server_is_none_of_the_clients(english, tmp_path):

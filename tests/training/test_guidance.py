@@ -16,10 +16,9 @@ from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import read_settings
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.training.distributed import World
 from nmtalign.training.events import Progressed
 from nmtalign.training.graphs import ROWS, GraphedLoss, pad_to_bucket
-from nmtalign.training.updates import TrainingSetup, add_gradient, batch_loss, guidance
+from nmtalign.training.updates import add_gradient, batch_loss, guidance
 
 ODD = os.fsdecode(b"\xff") if sys.platform == "linux" else ""  # no UTF-8
 
@@ -132,22 +131,6 @@ def test_a_run_resumes_only_with_the_same_links_wherever_they_are(reversal, link
             train(reversal, tmp_path / "m", replace(config, **other))
     train(reversal, tmp_path / "plain", replace(CONFIG, max_updates=3))  # without links the weight changes nothing
     assert train(reversal, tmp_path / "plain", replace(CONFIG, max_updates=3, guided_weight=3.0))[0].resumed
-
-
-def test_shares_of_a_batch_make_up_the_whole(reversal, links, tmp_path):
-    """The summed gradients of two processes' shares are those of one."""
-    found = []
-    plan = [torch.arange(11).numpy()]
-    for rank, size in ((0, 1), (0, 2), (1, 2)):
-        config = replace(CONFIG, accumulate=1, guided_alignment=str(links))
-        world = World(torch.device("cpu"), rank, size)
-        setup = TrainingSetup(reversal, tmp_path, sizes(reversal), config, world)
-        setup.build(print)
-        setup.model.double()
-        setup.gradient(plan, setup.batches(plan))
-        found.append([parameter.grad for parameter in setup.model.parameters()])
-    for whole, one, other in zip(*found, strict=True):
-        torch.testing.assert_close(whole.to_dense(), (one + other).to_dense())
 
 
 def test_a_training_starts_from_another_models_weights_if_they_fit(reversal, links, tmp_path):

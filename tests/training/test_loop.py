@@ -204,12 +204,10 @@ def test_a_finished_run_is_left_as_it_is_and_continues_with_a_larger_budget(reve
     assert more[-1].update == 18
 
 
-def test_other_settings_or_another_corpus_are_refused_and_restart_begins_anew(reversal, tmp_path):
+def test_other_settings_are_refused(reversal, tmp_path):
     train(reversal, tmp_path / "model")
     with pytest.raises(UsageError, match=r"other settings: learning_rate was [\d.]+, is 0\.001; to continue.*--force"):
         train(reversal, tmp_path / "model", replace(CONFIG, learning_rate=1e-3, log_every=CONFIG.log_every + 1))
-    events = train(reversal, tmp_path / "model", replace(CONFIG, learning_rate=1e-3), restart=True)
-    assert not events[0].resumed
 
 
 def change_losses(monkeypatch, trainer, updates, part, factor):
