@@ -34,7 +34,7 @@ _MOST_CUES = 8  # over which one sentence extends
 _TAG = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)"
     r"|<(/?)([A-Za-z][^\s/>]*)((?:=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))|[^>])*+)(?:>|\Z)"
-    r"|<[%?](?:[^<]|<(?![%?]))*?[%?]>"  # a template, or an instruction of XML
+    r"|<(%|\?(?!\w+:))(?:[^<]|<(?![%?]))*?\4>"  # a template, or an instruction of XML; not a namespace of Word
     r"|<[!?/](?:[^>]*>|[^>]*\Z)",
     re.DOTALL,
 )

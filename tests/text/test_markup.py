@@ -386,6 +386,8 @@ def test_templates_stay_as_they_are():
     text = "<p>The <% if (a<b) { %> fox <?php if ($a->b < 5): echo '<b>a</b>'; ?> sees<%-- <i>it</i> --%>"
     assert texts(text, "html") == ["The fox sees"]
     assert unchanged(text, "html") == text
+    text = "<?xml:namespace prefix = o />The fox sees 5%> <%= a ?> b %>a boat?> <?php echo 5 %> 2 ?>it"
+    assert texts(text, "html") == ["The fox sees 5%> a boat?> it"]
 
 
 def marks(text, markup="html"):
