@@ -75,7 +75,7 @@ _TIME, _LINE = r"(?m)^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*", r"(?!(?:\d
 _BLOCK = re.compile(
     "address|article|aside|base|blockquote|body|br|button|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt"
     "|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hgroup|hr|html|iframe|legend|li|link"
-    "|main|menu|meta|nav|noscript|ol|optgroup|option|p|param|pre|search|section|select|source|summary|table|tbody|td"
+    "|listing|main|menu|meta|nav|noscript|ol|optgroup|option|p|param|plaintext|pre|search|section|select|source|summary|table|tbody|td"
     "|template|textarea|tfoot|th|thead|title|tr|track|ul|video|audio|xmp"
 )
 _INSIDE = re.compile("audio|br|button|iframe|link|meta|opt.*|param|select|source|template|textarea|title|track|video")
@@ -87,7 +87,7 @@ _NEXT = {  # what an entry of a list or ruby without an end tag ends before, unl
     **dict.fromkeys(("rp", "rt"), re.compile("r[bpt]|ruby")),
 }
 _EMPTY = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
-_RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they contain no tags
+_RAW = re.compile("script|style|textarea|iframe|listing|xmp|noembed|noframes|plaintext")  # only their end tag counts
 # Not translated.
 _VERBATIM = re.compile(rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|rp|rt|svg|math|object|(.+:)?(ph|it|bpt|ept)")
 _BESIDE_LINK = regex.compile(

@@ -369,6 +369,7 @@ def test_only_placeholders_are_not_translated():
         ("<p>a <code>fox<br>a fox</code> boat<p>the <code>fox<p>fox", ["a boat", "the", "fox"]),
         ("a boat <svg><title>a fox</title><text>a fox</text></svg>", ["a boat"]),
         ("<ruby>a boat<rp>(<rt>fox<rp>)</ruby> sees", ["a boat sees"]),
+        ("a boat<listing>a <b>fox</b></listing>the fox<plaintext>fox <p>fox</p>", ["a boat", "the fox"]),
     ],
 )
 def test_an_element_that_is_not_translated_may_have_no_end_tag(text, found):
