@@ -472,6 +472,7 @@ def _xliff(data: bytes, languages: tuple[str, str]) -> Iterator[MarkupToken]:
             copied.tail, target.tail = unit.text, copied.tail
         if etree.QName(unit).localname == "segment":
             unit.set("state", "translated")
+            unit.attrib.pop("subState", None)  # it belongs to the old state
         else:
             target.attrib.update({"state": "translated", "state-qualifier": "mt-suggestion"})
         keeps = source.xpath("ancestor-or-self::*/@xml:space")[-1:] == ["preserve"]
