@@ -105,7 +105,8 @@ _CODES: dict[str, Kind] = {  # elements of XLIFF without content, or whose conte
 }
 _XLIFF_SEGMENTS = ".//*[local-name()='mrk' and @mtype='seg' and not(ancestor::*[@mtype='seg'])]"
 _LINE_BREAK = re.compile(r"((?<!\s)[^\S\n]*+\n\s*)")
-_escaped = partial(html.escape, quote=False)
+_escaped = partial(html.escape, quote=False)  # but CR alone would be a line feed for XML
+_ENCODE: dict[str, Callable[[str], str]] = {"srt": str, "xliff": lambda text: _escaped(text).replace("\r", "&#13;")}
 
 
 class MarkupToken(NamedTuple):
@@ -314,7 +315,7 @@ def read_markup(data: bytes, markup: Markup, languages: tuple[str, str] = ("", "
 
     Raises InputError for text that is not UTF-8, XLIFF of other languages, and for what is no XLIFF or no subtitles.
     """
-    encode: Callable[[str], str] = str if markup == "srt" else _escaped
+    encode = _ENCODE.get(markup, _escaped)
     parts, own = list[str | MarkedText](), list[MarkupToken]()
     if markup == "xliff":
         tokens = _xliff(data, languages)
@@ -371,12 +372,13 @@ def _text_tag(tag: str, raw: str) -> MarkupToken:
 
 def _tags(text: str, languages: tuple[str, str] = ("", ""), nested: int = 0) -> Iterator[MarkupToken]:
     """The tags of HTML or of the content of an element of XLIFF, and the text between them."""
-    place = 0
+    place, hides = 0, ""  # an annotation of XLIFF 2 whose text is not translated
     while place < len(text):
         tag = _TAG.search(text, place)
         start = tag.start() if tag else len(text)
         if start > place:
-            yield MarkupToken("text", text[place:start], text=html.unescape(text[place:start]))
+            part = text[place:start]
+            yield MarkupToken("empty", part) if hides else MarkupToken("text", part, text=html.unescape(part))
         if tag is None:
             break
         place, name, attributes = tag.end(), (tag[2] or "").lower(), _ATTRIBUTE.findall(tag[3] or "")
@@ -394,6 +396,7 @@ def _tags(text: str, languages: tuple[str, str] = ("", ""), nested: int = 0) -> 
                 kind, start = "break", stop
         if kind == "empty" and code and key:
             kind, name = code, f":{key}"
+            hides = name if hidden else hides * (hides != name)
         raw = text[start:place]
         if place == tag.end() and languages[1] and ("lang" in own or "xml:lang" in own):
             raw = _LANGUAGE.sub(lambda one: one[1] + (languages[1] if fit(one[2], languages[0]) else one[2]), raw)
@@ -487,7 +490,7 @@ def _xliff(data: bytes, languages: tuple[str, str]) -> Iterator[MarkupToken]:
     for literal, (content, keeps) in zip(literals, [*contents, ("", False)], strict=True):
         yield MarkupToken("break", literal)
         for token in _tags(content):
-            for one in _split(token, _LINE_BREAK, _escaped) if keeps else [token]:
+            for one in _split(token, _LINE_BREAK, _ENCODE["xliff"]) if keeps else [token]:
                 yield one._replace(kind="break") if one.kind == "line" else one
 
 
