@@ -501,12 +501,12 @@ def _subtitles(text: str, markup: Markup) -> Iterator[MarkupToken]:
     if text.strip() and not (re.search(_TIME, text) or text.startswith("WEBVTT")):
         raise InputError(f"not {markup}: it has no times, such as 00:00:01.000 --> 00:00:02.000")
     place = size = 0
-    # In SRT a blank line is inside a cue if no other cue comes next.
-    blank, decode = (r"(?:[ \t\r]*\n)*", str) if markup == "srt" else ("", html.unescape)
-    for cue in re.finditer(rf"{_TIME}\n({_LINE}(?:{blank}{_LINE})*)", text):
+    # In SRT a blank line is inside a cue if no other cue comes next, in WebVTT if it has blanks.
+    blank, decode = (r"(?:[ \t\r]*\n)*", str) if markup == "srt" else (r"(?:[ \t]+\r?\n)*", html.unescape)
+    for cue in re.finditer(rf"{_TIME}\n{blank}({_LINE}(?:{blank}{_LINE})*)", text):
         payload = cue[1].rstrip("\r\n")
         before, place = text[place : cue.start(1)], cue.start(1) + len(payload)
-        for number, part in enumerate(re.split(rf"(\r?\n(?={_DASH})|\r?\n\s*\n)", payload)):
+        for number, part in enumerate(re.split(rf"(\r?\n(?={_DASH}|<v[ .])|\r?\n\s*\n)", payload)):
             if number % 2:
                 before, size = part, 0
                 continue

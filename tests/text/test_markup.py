@@ -116,6 +116,15 @@ def test_a_cue_of_srt_may_have_paragraphs():
     cues = "1\n00:00:01,000 --> 00:00:02,000\nthe fox\n\nsees\na boat.\n\n2\n00:00:02,000 --> 00:00:03,000\nfox\n\n"
     assert texts(cues, "srt") == ["the fox", "sees a boat.", "fox"]
     assert texts(cues.replace(",", "."), "vtt") == ["the fox fox"]  # whose cues end with a blank line
+    assert texts(cues.replace(",", ".").replace("\n\n", "\n \n"), "vtt") == ["the fox", "sees a boat.", "fox"]
+    cues = "1\n00:00:01.000 --> 00:00:02.000\n \nthe<00:00:01.500><c> fox</c>\n \n\n2\n00:00:02.000 --> 00:00:03.000\n"
+    for markup in ("srt", "vtt"):  # such as automatic captions
+        assert texts(cues, markup) == ["the fox"]
+        assert unchanged(cues, markup).replace("<c>", "<c> ").replace("> <", "><") == cues
+
+
+def test_voices_of_a_cue_are_texts_of_their_own():
+    assert texts("00:01.000 --> 00:02.000\n<v Ann>Fox\n<v.b Bob>Boat\n<i>sees</i>\n", "vtt") == ["Fox", "Boat sees"]
 
 
 @pytest.mark.parametrize(
