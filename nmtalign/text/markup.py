@@ -75,8 +75,8 @@ _TIME, _LINE = r"(?m)^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*", r"(?!(?:\d
 _BLOCK = re.compile(
     "address|article|aside|base|blockquote|body|br|button|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt"
     "|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hgroup|hr|html|iframe|legend|li|link"
-    "|listing|main|menu|meta|nav|noscript|ol|optgroup|option|p|param|plaintext|pre|search|section|select|source|summary|table|tbody|td"
-    "|template|textarea|tfoot|th|thead|title|tr|track|ul|video|audio|xmp"
+    "|listing|main|menu|meta|nav|noscript|ol|optgroup|option|p|param|plaintext|pre|search|section|select|source|summary"
+    "|table|tbody|td|template|textarea|tfoot|th|thead|title|tr|track|ul|video|audio|xmp"
 )
 _INSIDE = re.compile("audio|br|button|iframe|link|meta|opt.*|param|select|source|template|textarea|title|track|video")
 _LIST = re.compile("datalist|dir|dl|menu|ol|select|table|ul")
@@ -225,8 +225,7 @@ class MarkedText:
             else:  # without text inside, or without its other tag
                 first, place = place, max(place, partner)
                 self._head = self._blanks if self._head is None else self._head
-                is_long = self._last is not None and len(self._last.opening) > _LONGEST
-                if self._last is None or is_long or merged != (len(self.marks), parents[-1]):
+                if self._last is None or len(self._last.opening) > _LONGEST or merged != (len(self.marks), parents[-1]):
                     self._last = Mark("", "", start, start, parents[-1], before=self._blanks[:1] or self.text[-1:])
                     self.marks.append(self._last)
                     self._blanks = ""
@@ -246,14 +245,13 @@ class MarkedText:
         if words:
             # The blank before an empty mark is not one before a closing sign behind it. Words do not touch without it,
             # but for a place to break a word.
-            last = None if self._last is None or self._last.after or self._last.line else self._last
-            if last is not None:
+            last, spaced = self._last, self._spaced
+            if last is not None and not (last.after or last.line):
                 last.after = words[0]
-            is_apart = last is not None and last.opening[:4].lower() != "<wbr"
-            touches = is_apart and _OF_WORD.match(self.text[-1:]) and words[0].isalnum()
-            spaced = self._spaced and not (last is not None and words[0] in _CLOSING)
+                touches = last.opening[:4].lower() != "<wbr" and _OF_WORD.match(self.text[-1:]) and words[0].isalnum()
+                spaced = bool(touches) or (spaced and words[0] not in _CLOSING)
             self._head = self._blanks if self._head is None else self._head
-            self.text += (" " if self.text and (spaced or touches) else "") + words
+            self.text += (" " if self.text and spaced else "") + words
             self._blanks, self._spaced, self._last = "", False, None
             self._add_blanks(text[len(text.rstrip()) :])
 
@@ -376,8 +374,7 @@ def _tags(text: str, languages: tuple[str, str] = ("", ""), nested: int = 0) -> 
     while place < len(text):
         tag = _TAG.search(text, place)
         start = tag.start() if tag else len(text)
-        if start > place:
-            part = text[place:start]
+        if part := text[place:start]:
             yield MarkupToken("empty", part) if hides else MarkupToken("text", part, text=html.unescape(part))
         if tag is None:
             break
@@ -505,11 +502,10 @@ def _subtitles(text: str, markup: Markup) -> Iterator[MarkupToken]:
     blank, decode = (r"(?:[ \t\r]*\n)*", str) if markup == "srt" else (r"(?:[ \t]+\r?\n)*", html.unescape)
     for cue in re.finditer(rf"{_TIME}\n{blank}({_LINE}(?:{blank}{_LINE})*)", text):
         payload = cue[1].rstrip("\r\n")
-        before, place = text[place : cue.start(1)], cue.start(1) + len(payload)
-        for number, part in enumerate(re.split(rf"(\r?\n(?={_DASH}|<v[ .])|\r?\n\s*\n)", payload)):
-            if number % 2:
-                before, size = part, 0
-                continue
+        parts = [text[place : cue.start(1)], *re.split(rf"(\r?\n(?={_DASH}|<v[ .])|\r?\n\s*\n)", payload)]
+        place = cue.start(1) + len(payload)
+        for before, part in zip(parts[::2], parts[1::2], strict=True):
+            size = size if before is parts[0] else 0
             words = _TEXT_TAG.sub("", part).strip()
             joined = 0 < size < _MOST_CUES and words and not _NEW_SPEAKER.match(words)
             yield MarkupToken("line" if joined else "break", before)
