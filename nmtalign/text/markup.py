@@ -34,7 +34,7 @@ _MOST_CUES = 8  # over which one sentence extends
 _TAG = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)"
     r"|<(/?)([A-Za-z][^\s/>]*)((?:=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))|[^>])*+)(?:>|\Z)"
-    r"|<[%?](?:[^<]|<(?![%?]))*?[%?]>"  # a template, or an instruction of XML
+    r"|<(%|\?(?!\w+:))(?:[^<]|<(?![%?]))*?\4>"  # a template, or an instruction of XML; not a namespace of Word
     r"|<[!?/](?:[^>]*>|[^>]*\Z)",
     re.DOTALL,
 )
@@ -75,8 +75,8 @@ _TIME, _LINE = r"(?m)^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*", r"(?!(?:\d
 _BLOCK = re.compile(
     "address|article|aside|base|blockquote|body|br|button|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt"
     "|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hgroup|hr|html|iframe|legend|li|link"
-    "|main|menu|meta|nav|noscript|ol|optgroup|option|p|param|pre|search|section|select|source|summary|table|tbody|td"
-    "|template|textarea|tfoot|th|thead|title|tr|track|ul|video|audio|xmp"
+    "|listing|main|menu|meta|nav|noscript|ol|optgroup|option|p|param|plaintext|pre|search|section|select|source|summary"
+    "|table|tbody|td|template|textarea|tfoot|th|thead|title|tr|track|ul|video|audio|xmp"
 )
 _INSIDE = re.compile("audio|br|button|iframe|link|meta|opt.*|param|select|source|template|textarea|title|track|video")
 _LIST = re.compile("datalist|dir|dl|menu|ol|select|table|ul")
@@ -87,7 +87,7 @@ _NEXT = {  # what an entry of a list or ruby without an end tag ends before, unl
     **dict.fromkeys(("rp", "rt"), re.compile("r[bpt]|ruby")),
 }
 _EMPTY = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
-_RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they contain no tags
+_RAW = re.compile("script|style|textarea|iframe|listing|xmp|noembed|noframes|plaintext")  # only their end tag counts
 # Not translated.
 _VERBATIM = re.compile(rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|rp|rt|svg|math|object|(.+:)?(ph|it|bpt|ept)")
 _BESIDE_LINK = regex.compile(
@@ -105,7 +105,8 @@ _CODES: dict[str, Kind] = {  # elements of XLIFF without content, or whose conte
 }
 _XLIFF_SEGMENTS = ".//*[local-name()='mrk' and @mtype='seg' and not(ancestor::*[@mtype='seg'])]"
 _LINE_BREAK = re.compile(r"((?<!\s)[^\S\n]*+\n\s*)")
-_escaped = partial(html.escape, quote=False)
+_escaped = partial(html.escape, quote=False)  # but CR alone would be a line feed for XML
+_ENCODE: dict[str, Callable[[str], str]] = {"srt": str, "xliff": lambda text: _escaped(text).replace("\r", "&#13;")}
 
 
 class MarkupToken(NamedTuple):
@@ -224,8 +225,7 @@ class MarkedText:
             else:  # without text inside, or without its other tag
                 first, place = place, max(place, partner)
                 self._head = self._blanks if self._head is None else self._head
-                is_long = self._last is not None and len(self._last.opening) > _LONGEST
-                if self._last is None or is_long or merged != (len(self.marks), parents[-1]):
+                if self._last is None or len(self._last.opening) > _LONGEST or merged != (len(self.marks), parents[-1]):
                     self._last = Mark("", "", start, start, parents[-1], before=self._blanks[:1] or self.text[-1:])
                     self.marks.append(self._last)
                     self._blanks = ""
@@ -245,14 +245,13 @@ class MarkedText:
         if words:
             # The blank before an empty mark is not one before a closing sign behind it. Words do not touch without it,
             # but for a place to break a word.
-            last = None if self._last is None or self._last.after or self._last.line else self._last
-            if last is not None:
+            last, spaced = self._last, self._spaced
+            if last is not None and not (last.after or last.line):
                 last.after = words[0]
-            is_apart = last is not None and last.opening[:4].lower() != "<wbr"
-            touches = is_apart and _OF_WORD.match(self.text[-1:]) and words[0].isalnum()
-            spaced = self._spaced and not (last is not None and words[0] in _CLOSING)
+                touches = last.opening[:4].lower() != "<wbr" and _OF_WORD.match(self.text[-1:]) and words[0].isalnum()
+                spaced = bool(touches) or (spaced and words[0] not in _CLOSING)
             self._head = self._blanks if self._head is None else self._head
-            self.text += (" " if self.text and (spaced or touches) else "") + words
+            self.text += (" " if self.text and spaced else "") + words
             self._blanks, self._spaced, self._last = "", False, None
             self._add_blanks(text[len(text.rstrip()) :])
 
@@ -314,7 +313,7 @@ def read_markup(data: bytes, markup: Markup, languages: tuple[str, str] = ("", "
 
     Raises InputError for text that is not UTF-8, XLIFF of other languages, and for what is no XLIFF or no subtitles.
     """
-    encode: Callable[[str], str] = str if markup == "srt" else _escaped
+    encode = _ENCODE.get(markup, _escaped)
     parts, own = list[str | MarkedText](), list[MarkupToken]()
     if markup == "xliff":
         tokens = _xliff(data, languages)
@@ -371,12 +370,12 @@ def _text_tag(tag: str, raw: str) -> MarkupToken:
 
 def _tags(text: str, languages: tuple[str, str] = ("", ""), nested: int = 0) -> Iterator[MarkupToken]:
     """The tags of HTML or of the content of an element of XLIFF, and the text between them."""
-    place = 0
+    place, hides = 0, ""  # an annotation of XLIFF 2 whose text is not translated
     while place < len(text):
         tag = _TAG.search(text, place)
         start = tag.start() if tag else len(text)
-        if start > place:
-            yield MarkupToken("text", text[place:start], text=html.unescape(text[place:start]))
+        if part := text[place:start]:
+            yield MarkupToken("empty", part) if hides else MarkupToken("text", part, text=html.unescape(part))
         if tag is None:
             break
         place, name, attributes = tag.end(), (tag[2] or "").lower(), _ATTRIBUTE.findall(tag[3] or "")
@@ -394,6 +393,7 @@ def _tags(text: str, languages: tuple[str, str] = ("", ""), nested: int = 0) -> 
                 kind, start = "break", stop
         if kind == "empty" and code and key:
             kind, name = code, f":{key}"
+            hides = name if hidden else hides * (hides != name)
         raw = text[start:place]
         if place == tag.end() and languages[1] and ("lang" in own or "xml:lang" in own):
             raw = _LANGUAGE.sub(lambda one: one[1] + (languages[1] if fit(one[2], languages[0]) else one[2]), raw)
@@ -472,6 +472,7 @@ def _xliff(data: bytes, languages: tuple[str, str]) -> Iterator[MarkupToken]:
             copied.tail, target.tail = unit.text, copied.tail
         if etree.QName(unit).localname == "segment":
             unit.set("state", "translated")
+            unit.attrib.pop("subState", None)  # it belongs to the old state
         else:
             target.attrib.update({"state": "translated", "state-qualifier": "mt-suggestion"})
         keeps = source.xpath("ancestor-or-self::*/@xml:space")[-1:] == ["preserve"]
@@ -486,7 +487,7 @@ def _xliff(data: bytes, languages: tuple[str, str]) -> Iterator[MarkupToken]:
     for literal, (content, keeps) in zip(literals, [*contents, ("", False)], strict=True):
         yield MarkupToken("break", literal)
         for token in _tags(content):
-            for one in _split(token, _LINE_BREAK, _escaped) if keeps else [token]:
+            for one in _split(token, _LINE_BREAK, _ENCODE["xliff"]) if keeps else [token]:
                 yield one._replace(kind="break") if one.kind == "line" else one
 
 
@@ -497,15 +498,14 @@ def _subtitles(text: str, markup: Markup) -> Iterator[MarkupToken]:
     if text.strip() and not (re.search(_TIME, text) or text.startswith("WEBVTT")):
         raise InputError(f"not {markup}: it has no times, such as 00:00:01.000 --> 00:00:02.000")
     place = size = 0
-    # In SRT a blank line is inside a cue if no other cue comes next.
-    blank, decode = (r"(?:[ \t\r]*\n)*", str) if markup == "srt" else ("", html.unescape)
-    for cue in re.finditer(rf"{_TIME}\n({_LINE}(?:{blank}{_LINE})*)", text):
+    # In SRT a blank line is inside a cue if no other cue comes next, in WebVTT if it has blanks.
+    blank, decode = (r"(?:[ \t\r]*\n)*", str) if markup == "srt" else (r"(?:[ \t]+\r?\n)*", html.unescape)
+    for cue in re.finditer(rf"{_TIME}\n{blank}({_LINE}(?:{blank}{_LINE})*)", text):
         payload = cue[1].rstrip("\r\n")
-        before, place = text[place : cue.start(1)], cue.start(1) + len(payload)
-        for number, part in enumerate(re.split(rf"(\r?\n(?={_DASH})|\r?\n\s*\n)", payload)):
-            if number % 2:
-                before, size = part, 0
-                continue
+        parts = [text[place : cue.start(1)], *re.split(rf"(\r?\n(?={_DASH}|<v[ .])|\r?\n\s*\n)", payload)]
+        place = cue.start(1) + len(payload)
+        for before, part in zip(parts[::2], parts[1::2], strict=True):
+            size = size if before is parts[0] else 0
             words = _TEXT_TAG.sub("", part).strip()
             joined = 0 < size < _MOST_CUES and words and not _NEW_SPEAKER.match(words)
             yield MarkupToken("line" if joined else "break", before)

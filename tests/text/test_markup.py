@@ -116,6 +116,15 @@ def test_a_cue_of_srt_may_have_paragraphs():
     cues = "1\n00:00:01,000 --> 00:00:02,000\nthe fox\n\nsees\na boat.\n\n2\n00:00:02,000 --> 00:00:03,000\nfox\n\n"
     assert texts(cues, "srt") == ["the fox", "sees a boat.", "fox"]
     assert texts(cues.replace(",", "."), "vtt") == ["the fox fox"]  # whose cues end with a blank line
+    assert texts(cues.replace(",", ".").replace("\n\n", "\n \n"), "vtt") == ["the fox", "sees a boat.", "fox"]
+    cues = "1\n00:00:01.000 --> 00:00:02.000\n \nthe<00:00:01.500><c> fox</c>\n \n\n2\n00:00:02.000 --> 00:00:03.000\n"
+    for markup in ("srt", "vtt"):  # such as automatic captions
+        assert texts(cues, markup) == ["the fox"]
+        assert unchanged(cues, markup).replace("<c>", "<c> ").replace("> <", "><") == cues
+
+
+def test_voices_of_a_cue_are_texts_of_their_own():
+    assert texts("00:01.000 --> 00:02.000\n<v Ann>Fox\n<v.b Bob>Boat\n<i>sees</i>\n", "vtt") == ["Fox", "Boat sees"]
 
 
 @pytest.mark.parametrize(
@@ -174,6 +183,8 @@ XLIFF = """<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2"><f
 <trans-unit id="4" translate="no"><source>a boat</source></trans-unit>
 <trans-unit id="5" xml:space="preserve"><source>one
   two</source></trans-unit>
+<trans-unit id="10"><source xml:space="preserve">the&#13;
+fox&#13;</source></trans-unit>
 <trans-unit id="6"><source>One. Two.</source>
   <seg-source><mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk></seg-source></trans-unit>
 <trans-unit id="8"><source>One.</source><seg-source><mrk mtype="seg" mid="0">One.</mrk></seg-source>
@@ -189,7 +200,7 @@ def targets(text, markup="xliff"):
 
 
 def test_each_unit_of_xliff_gets_a_target_unless_it_has_one():
-    words = ["The big fox", "a boat", "one", "two", "One.", "Two.", "One.", "a fox", "the fox & boat"]
+    words = ["The big fox", "a boat", "one", "two", "the", "fox", "One.", "Two.", "One.", "a fox", "the fox & boat"]
     assert texts(XLIFF, "xliff") == words
     _, found = targets(XLIFF)
     assert 'state="translated"' in found[0]
@@ -198,21 +209,37 @@ def test_each_unit_of_xliff_gets_a_target_unless_it_has_one():
     assert "un bateau" not in found[2]
     assert found[2].count("state=") == 1
     assert ">one\n  two<" in found[4]
+    assert ">the&#13;\nfox&#13;<" in found.pop(5)
     assert '<mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk>' in found[5]
     assert '<mrk mtype="seg" mid="0">One.</mrk></target>' in found[6]
     assert '>a <?a x > y?><x-1:ph xmlns:x-1="y" id="1">red</x-1:ph> fox<' in found[7]
     assert "&lt;p&gt;the &lt;b&gt;fox&lt;/b&gt; &amp; boat&lt;/p&gt;" in found[8]
 
 
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ('the <sm id="1" translate="no"/>red <ph id="2"/>fox<em startRef="1"/> sees', "the sees"),
+        ('the <sm id="1" translate="no"/>red <pc id="2">fox<em startRef="1"/> sees</pc>', "the sees"),
+        ('the <sm id="1" type="term"/>red<em startRef="1"/> fox <sm id="2" translate="no"/>sees', "the red fox"),
+    ],
+)
+def test_an_annotation_of_xliff_2_may_say_what_is_not_translated(source, words):
+    text = f'<xliff version="2.0" srcLang="en"><unit><segment><source>{source}</source></segment></unit></xliff>'
+    assert texts(text, "xliff") == [words]
+    assert targets(text)[1] == [f"<target>{source}</target>"]
+
+
 def test_xliff_2_has_the_state_at_the_segment():
     text = (
         '<x:xliff xmlns:x="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en" trgLang="de">'
-        '<x:file id="f"><x:unit id="1"><x:segment state="initial"><x:source>the <x:sc id="1"/>fox<x:ec startRef="1"/>'
+        '<x:file id="f"><x:unit id="1"><x:segment state="initial" subState="a:b">'
+        '<x:source>the <x:sc id="1"/>fox<x:ec startRef="1"/>'
         "</x:source></x:segment></x:unit></x:file></x:xliff>"
     )
     root, found = targets(text)
     assert root.get("trgLang") == "de"  # it was given
-    assert root.find(".//{*}segment").get("state") == "translated"
+    assert dict(root.find(".//{*}segment").attrib) == {"state": "translated"}
     assert found[0].endswith('>the <x:sc id="1"/>fox<x:ec startRef="1"/></x:target>')
 
 
@@ -369,6 +396,7 @@ def test_only_placeholders_are_not_translated():
         ("<p>a <code>fox<br>a fox</code> boat<p>the <code>fox<p>fox", ["a boat", "the", "fox"]),
         ("a boat <svg><title>a fox</title><text>a fox</text></svg>", ["a boat"]),
         ("<ruby>a boat<rp>(<rt>fox<rp>)</ruby> sees", ["a boat sees"]),
+        ("a boat<listing>a <b>fox</b></listing>the fox<plaintext>fox <p>fox</p>", ["a boat", "the fox"]),
     ],
 )
 def test_an_element_that_is_not_translated_may_have_no_end_tag(text, found):
@@ -386,6 +414,8 @@ def test_templates_stay_as_they_are():
     text = "<p>The <% if (a<b) { %> fox <?php if ($a->b < 5): echo '<b>a</b>'; ?> sees<%-- <i>it</i> --%>"
     assert texts(text, "html") == ["The fox sees"]
     assert unchanged(text, "html") == text
+    text = "<?xml:namespace prefix = o />The fox sees 5%> <%= a ?> b %>a boat?> <?php echo 5 %> 2 ?>it"
+    assert texts(text, "html") == ["The fox sees 5%> a boat?> it"]
 
 
 def marks(text, markup="html"):
