@@ -245,7 +245,7 @@ class Role(Enum):
         return made
 
 
-_VECTORS = (Role.BIAS, Role.ENERGY, Role.SCALE)  # one per direction may be stacked
+VECTORS = (Role.BIAS, Role.ENERGY, Role.SCALE)  # one per direction may be stacked
 
 
 class Initialised(nn.Module):
@@ -272,7 +272,7 @@ def matrices(model: nn.Module) -> Iterator[tuple[Initialised, str, nn.Parameter]
     for module in model.modules():
         owner = cast(Initialised, module)  # `initialise` refuses parameters of other modules
         for name, parameter in list(module.named_parameters(recurse=False)):
-            if owner.roles[name] not in _VECTORS and parameter.dim() > 1 and parameter.shape[-2] > 1:
+            if owner.roles[name] not in VECTORS and parameter.dim() > 1 and parameter.shape[-2] > 1:
                 yield owner, name, parameter
 
 

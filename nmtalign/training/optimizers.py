@@ -3,12 +3,13 @@
 import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
-from nmtalign.core.numerics import fused
+from nmtalign.core.numerics import VECTORS, fused
 from nmtalign.settings.training_settings import TrainingConfig
 
 _PIECE = 1 << 19  # weights; ten operations on a piece of this size find it in the processor's cache
@@ -89,9 +90,9 @@ class Adam(Optimizer, torch.optim.AdamW):
     def __init__(
         self, weights: Sequence[nn.Parameter], beta1: float, beta2: float, epsilon: float, decay: float
     ) -> None:
-        matrices, others = [w for w in weights if w.dim() > 1], [w for w in weights if w.dim() <= 1]
-        parts = (matrices, decay), (others, 0.0)
-        groups = [{"params": part, "weight_decay": share} for part, share in parts if part]
+        numbered = sorted(weights, key=lambda weight: weight.dim() <= 1)  # stacked biases are among the matrices
+        runs = groupby(numbered, lambda w: 0.0 if w.dim() <= 1 or getattr(w, "role", None) in VECTORS else decay)
+        groups = [{"params": [*run], "weight_decay": share} for share, run in runs]
         super().__init__(groups, betas=(beta1, beta2), eps=epsilon, fused=True)
 
     def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
@@ -139,9 +140,8 @@ class Adadelta(Optimizer):
     def _by_pieces(self, flat: Sequence[Tensor], rate: float, scale: float) -> None:
         """A step of one weight in pieces that stay in the processor's cache."""
         share = (1 - self._rho) * scale**2
-        piece = min(_PIECE, flat[0].numel())
-        buffers = flat[0].new_empty(2, piece)
-        for w, g, square, delta in zip(*(x.split(piece) for x in flat), strict=True):
+        buffers = flat[0].new_empty(2, min(_PIECE, flat[0].numel()))
+        for w, g, square, delta in zip(*(x.split(_PIECE) for x in flat), strict=True):
             # The constants contain the scale, so that no operation scales the gradient.
             move, scratch = buffers[:, : len(w)]
             square.mul_(self._rho).addcmul_(g, g, value=share)

@@ -12,6 +12,7 @@ from helpers.trainings import sizes
 from torch import nn
 from torch.nn import functional as F
 
+from nmtalign.core.numerics import Role
 from nmtalign.data.batches import eligible
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World
@@ -20,11 +21,11 @@ from nmtalign.training.updates import TrainingSetup
 
 
 class Words(nn.Module):
-    """A table of word vectors, a matrix and a bias."""
+    """A table of word vectors, a matrix and a bias, which is stacked as those of two directions."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.bias = nn.Parameter(torch.randn(3))
+        self.bias = Role.BIAS.parameter(1, 3)
         self.table, self.matrix = nn.Parameter(torch.randn(20, 4)), nn.Parameter(torch.randn(4, 3))
 
     def backward(self, ids):
