@@ -90,8 +90,8 @@ class Adam(Optimizer, torch.optim.AdamW):
     def __init__(
         self, weights: Sequence[nn.Parameter], beta1: float, beta2: float, epsilon: float, decay: float
     ) -> None:
-        numbered = sorted(weights, key=lambda weight: weight.dim() <= 1)  # stacked biases are among the matrices
-        runs = groupby(numbered, lambda w: 0.0 if w.dim() <= 1 or getattr(w, "role", None) in VECTORS else decay)
+        numbered = sorted(weights, key=lambda weight: weight.dim() <= 1)  # as in the states of earlier versions
+        runs = groupby(numbered, lambda weight: 0.0 if getattr(weight, "role", None) in VECTORS else decay)
         groups = [{"params": [*run], "weight_decay": share} for share, run in runs]
         super().__init__(groups, betas=(beta1, beta2), eps=epsilon, fused=True)
 
