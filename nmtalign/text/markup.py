@@ -393,7 +393,8 @@ def _tags(text: str, languages: tuple[str, str] = ("", ""), nested: int = 0) -> 
                 kind, start = "break", stop
         if kind == "empty" and code and key:
             kind, name = code, f":{key}"
-            hides = name if hidden else hides * (hides != name)
+            if hidden or name == hides:
+                hides = name if hidden else ""
         raw = text[start:place]
         if place == tag.end() and languages[1] and ("lang" in own or "xml:lang" in own):
             raw = _LANGUAGE.sub(lambda one: one[1] + (languages[1] if fit(one[2], languages[0]) else one[2]), raw)
@@ -504,8 +505,8 @@ def _subtitles(text: str, markup: Markup) -> Iterator[MarkupToken]:
         payload = cue[1].rstrip("\r\n")
         parts = [text[place : cue.start(1)], *re.split(rf"(\r?\n(?={_DASH}|<v[ .])|\r?\n\s*\n)", payload)]
         place = cue.start(1) + len(payload)
-        for before, part in zip(parts[::2], parts[1::2], strict=True):
-            size = size if before is parts[0] else 0
+        for number, (before, part) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
+            size = 0 if number else size
             words = _TEXT_TAG.sub("", part).strip()
             joined = 0 < size < _MOST_CUES and words and not _NEW_SPEAKER.match(words)
             yield MarkupToken("line" if joined else "break", before)
