@@ -245,6 +245,8 @@ def test_a_word_aligner_aligns_and_does_not_translate(aligner):
         query = {"source": "en", "target": "fr"}
         one = client.ask("align", {"source": "the fox", "target": "le renard"}, **query, threshold=0.99)
         assert (one[0], one[1]["source"]) == (200, ["the", "fox"])
+        status, refused, _ = client.ask("align", {"source": "a", "target": "un"}, reading="current")
+        assert (status, str(aligner) in refused["error"]) == (400, False)  # no client may learn of the server's files
         assert client.ask("health")[1]["models"][0]["source"] == "en"
         assert client.ask("languages")[1] == []
         bodies = {"translate": {"q": "a", **query}, "translate/json": {"text": "a"}, "detect": {"q": "a"}}
