@@ -105,7 +105,7 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     """
     if isinstance(models, WordAligner):
         if config.reading not in ("auto", "posterior"):
-            raise UsageError(f"--reading {config.reading}: {models.folder} has no attention weights; leave it out")
+            raise UsageError(f"--reading {config.reading}: a word aligner has no attention weights; leave it out")
         config = replace(config, reading="posterior", symmetrize=config.symmetrize or "mean")
     elif len(models) == 1:
         config = replace(config, symmetrize=None, reading="current" if config.reading == "auto" else config.reading)

@@ -110,7 +110,7 @@ class _TimedProtocol(H11Protocol):
         self.loop.call_later(self.config.timeout_keep_alive, self._expire, self.cycle)
 
     def _expire(self, cycle: object) -> None:
-        if self.cycle is cycle:  # no further request has begun
+        if self.cycle is cycle and self in self.connections:  # no further request has begun, and it is not closed
             self.transport.abort()
 
 

@@ -245,6 +245,8 @@ def test_a_word_aligner_aligns_and_does_not_translate(aligner):
         query = {"source": "en", "target": "fr"}
         one = client.ask("align", {"source": "the fox", "target": "le renard"}, **query, threshold=0.99)
         assert (one[0], one[1]["source"]) == (200, ["the", "fox"])
+        status, refused, _ = client.ask("align", {"source": "a", "target": "un"}, reading="current")
+        assert (status, str(aligner) in refused["error"]) == (400, False)  # no client may learn of the server's files
         assert client.ask("health")[1]["models"][0]["source"] == "en"
         assert client.ask("languages")[1] == []
         bodies = {"translate": {"q": "a", **query}, "translate/json": {"text": "a"}, "detect": {"q": "a"}}
@@ -685,8 +687,11 @@ SLOW = {  # what a connection sends, and whether it is answered
 
 
 def test_connections_that_send_too_slowly_are_closed(english):
-    with serving(english, time_limit="1s") as client, contextlib.ExitStack() as stack:
+    notes: list[str] = []
+    with serving(english, time_limit="1s", notes=notes) as client, contextlib.ExitStack() as stack:
         address = client.host, client.port
+        large = json.dumps({**text_request("&" * 900_000), "format": "html"}).encode()  # 5 MB fill the buffers
+        assert client.raw("translate", large)[0] == 200  # the server ends this connection itself
         connections = [stack.enter_context(socket.create_connection(address, PATIENCE)) for _ in SLOW]
         for connection, sent in zip(connections, SLOW, strict=True):
             connection.sendall(sent)
@@ -697,6 +702,7 @@ def test_connections_that_send_too_slowly_are_closed(english):
                     received += part
             assert (b" 408 " in received) == answered, sent
         assert client.ask("health")[0] == 200
+    assert notes == []
 
 
 def test_a_small_answer_is_sent_at_once(client):
