@@ -114,3 +114,19 @@ def test_processes_do_not_run_the_script_of_the_user(tmp_path):
         "    print(list(pool.map(abs, [-1, 2])))\n"
     )
     assert subprocess.check_output([sys.executable, script], text=True, timeout=100) == "[1, 2]\n"
+
+
+def test_ctrl_c_while_a_process_starts_reaches_only_the_caller():
+    code = (
+        "import os, signal, time\nfrom nmtalign.data.pipeline import process_pool\n"
+        "signal.signal(signal.SIGINT, lambda *_: print('Ctrl-C', flush=True))\n"
+        "with process_pool(1) as pool:\n"
+        "    found = pool.submit(abs, -1)\n"
+        "    for _ in range(10):\n"
+        "        time.sleep(0.02)\n"
+        "        os.killpg(0, signal.SIGINT)\n"
+        "    print(found.result())\n"
+    )
+    options = {"capture_output": True, "text": True, "timeout": 100, "start_new_session": True}
+    done = subprocess.run([sys.executable, "-c", code], **options, check=True)
+    assert (done.stdout, done.stderr) == ("Ctrl-C\n" * 10 + "1\n", "")
