@@ -56,6 +56,7 @@ _MOST_TAGS = 50  # of HTML for each line, on average; reading a tag takes some 5
 _MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 220 characters
 _TOO_LARGE = "the alignments would be too large; send fewer or shorter lines"
 _MOST_WEIGHTS = 2_000_000  # weights in a response; they make its JSON 20 MB larger
+_LONG_LINE = 1000  # characters; requests with such a line have a queue of their own
 _MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line, and 20 for each phrase
 
 
@@ -175,7 +176,8 @@ class _Service:
     """The endpoints: they check requests, and give the lines to the queue."""
 
     def __init__(self, models: ServedModels, config: ServeConfig, hosts: Sequence[str]) -> None:
-        self._models, self._config, self._queue = models, config, BatchQueue(config.max_queue)
+        self._models, self._config = models, config
+        self._queue, self._long_lines = BatchQueue(config.max_queue), BatchQueue(config.max_queue)
         self._most_bytes, self._seconds = byte_count("max_body", config.max_body), seconds("", config.time_limit)
         names = host_names("allowed_hosts", config.allowed_hosts)
         own = ["*"] if config.host in _ANY_ADDRESS else map(_in_url, (config.host, *hosts))
@@ -190,6 +192,7 @@ class _Service:
             yield
         finally:
             self._queue.close()
+            self._long_lines.close()
 
     def routes(self) -> Iterator[Route]:
         """The addresses, each with and without a slash at its end: clients of LibreTranslate write both."""
@@ -217,7 +220,7 @@ class _Service:
         return _json(self._models.languages())
 
     async def health(self, request: Request) -> Response:
-        requests, lines = self._queue.size()
+        requests, lines = map(sum, zip(self._queue.size(), self._long_lines.size(), strict=True))
         models = [one.describe() for one in (*self._models.models, *self._models.aligners)]
         return _json({"status": "ok", "version": __version__, "models": models, "requests": requests, "lines": lines})
 
@@ -437,13 +440,16 @@ class _Service:
             translator = await run_in_threadpool(model.lines, _settings(request), markup, alternatives)
             sizes = self._check(own, translator.work)
             _limit(round(translator.matrices * sum(len(line.text) ** 2 for _, line in own)), _MOST_CELLS, _TOO_LARGE)
-            done = await self._done(request, translator.translate, own, sizes)
+            queue = self._long_lines if max(sizes) > _LONG_LINE else self._queue  # the others do not wait for it
+            done = await self._done(request, translator.translate, own, sizes, queue)
             found |= {number: (translator, one) for (number, _), one in zip(own, done, strict=True)}
         return [found[number] for number in range(len(lines))]
 
-    async def _done(self, request: Request, work: Work, items: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
+    async def _done(
+        self, request: Request, work: Work, items: Sequence[Any], sizes: Sequence[int], queue: BatchQueue | None = None
+    ) -> list[Any]:
         """The results of the queue; nothing waits for a client that has gone, or longer than the time limit."""
-        future = asyncio.wrap_future(self._queue.submit(work, items, sizes))
+        future = asyncio.wrap_future((queue or self._queue).submit(work, items, sizes))
         gone: asyncio.Future[Any] = asyncio.ensure_future(_until_gone(request))
         try:
             await asyncio.wait({future, gone}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""A queue of lines from many requests: one thread takes them in batches, so that no other thread uses the models.
+"""A queue of lines from many requests: one thread takes them in batches.
 
 A request that comes while nothing waits starts at once. Requests that wait while the thread works are merged, if they
 need the same work.

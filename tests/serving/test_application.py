@@ -629,6 +629,20 @@ def test_a_request_that_takes_too_long_is_refused_and_dropped(held):
     assert held.batches == [["first"], ["next"]]
 
 
+def test_short_lines_do_not_wait_for_a_long_one(held, aligner):
+    with serving(aligner, translators=[held]) as client:
+        first = in_thread(lambda: client.ask("translate", text_request("a " * 1000)))
+        assert held.begun.wait(PATIENCE)
+        assert client.ask("align", {"source": "the fox", "target": "le renard"}, source="en", target="fr")[0] == 200
+        assert client.ask("detect", {"q": "the fox"})[0] == 200
+        held.begun.clear()
+        other = in_thread(lambda: client.ask("translate", text_request("a fox")))
+        assert held.begun.wait(PATIENCE)
+        assert client.ask("health")[1]["lines"] == 2
+        held.free.set()
+        assert [first()[0], other()[0]] == [200, 200]
+
+
 @pytest.mark.parametrize("system", ["rnnsearch", "transformer", "copy"])
 @pytest.mark.parametrize(
     ("method", "settings"),
