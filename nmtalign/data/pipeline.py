@@ -123,7 +123,8 @@ def tokenize_pairs(
     steps = itertools.chain(itertools.repeat(1, _COUNTED_WHOLE), itertools.repeat(_COUNTED_STEP))
     work = zip(itertools.chain(head, blocks), steps if spacing else itertools.repeat(0), strict=False)
     if len(head) < PARALLEL_FROM:
-        yield from (tokenize_chunk(tokenizers, longest, block, step) for block, step in work)
+        for block, step in work:
+            yield tokenize_chunk(tokenizers, longest, block, step)
         return
     waiting: deque[Future[Chunk]] = deque()
     with process_pool(workers, tokenizers, longest) as pool:
@@ -131,7 +132,8 @@ def tokenize_pairs(
             waiting.append(pool.submit(_work, block, step))
             if len(waiting) >= _IN_FLIGHT * workers:
                 yield waiting.popleft().result()
-        yield from (future.result() for future in waiting)
+        for future in waiting:
+            yield future.result()
 
 
 class _Pool(ProcessPoolExecutor):
@@ -140,7 +142,7 @@ class _Pool(ProcessPoolExecutor):
     def submit(self, *arguments: Any, **more: Any) -> Future[Any]:
         """Starts a process if it is needed, which would run a script without `if __name__ == "__main__"` again."""
         main, can_block = sys.modules["__main__"], hasattr(signal, "pthread_sigmask")  # Windows cannot
-        # Ctrl-C waits, and never reaches the new process: while that imports nmtalign, it would print a traceback.
+        # Ctrl-C waits. The new process inherits this: it would print a traceback while it imports nmtalign.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if can_block else ()
         sys.modules["__main__"] = ModuleType("__main__")
         try:
@@ -158,7 +160,8 @@ def process_pool(workers: int, *shared: Any, killed: str = _KILLED) -> Iterator[
     `shared` are the tokenisers and the most tokens for `tokenize_pairs`. An error or an interruption ends the processes
     at once. Raises ResourceError with the message `killed` if one was killed.
     """
-    context = multiprocessing.get_context("spawn" if os.name == "nt" else "forkserver")
+    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    context = multiprocessing.get_context(method)
     others = set(multiprocessing.active_children())
     with _Pool(workers, mp_context=context, initializer=_start, initargs=shared) as pool:
         try:
@@ -184,7 +187,8 @@ def _start(*shared: Any) -> None:
 
 def _end_with_parent() -> None:
     """Ends this process when its parent has ended for any reason, so that it does not wait for work for ever."""
-    if (parent := multiprocessing.parent_process()) is not None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
         wait([parent.sentinel])
         os._exit(1)
 

@@ -56,7 +56,7 @@ _MOST_TAGS = 50  # of HTML for each line, on average; reading a tag takes some 5
 _MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 220 characters
 _TOO_LARGE = "the alignments would be too large; send fewer or shorter lines"
 _MOST_WEIGHTS = 2_000_000  # weights in a response; they make its JSON 20 MB larger
-_LONG_LINE = 1000  # characters; requests with such a line have a queue of their own
+_LONG_LINE = 1000  # characters, fewer with a wide beam; short lines do not wait for a longer one
 _MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line, and 20 for each phrase
 
 
@@ -173,7 +173,7 @@ def make_application(
 
 
 class _Service:
-    """The endpoints: they check requests, and give the lines to the queue."""
+    """The endpoints: they check requests, and give the lines to a queue."""
 
     def __init__(self, models: ServedModels, config: ServeConfig, hosts: Sequence[str]) -> None:
         self._models, self._config = models, config
@@ -187,7 +187,7 @@ class _Service:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        """At the end the queue drops what is left."""
+        """At the end the queues drop what is left."""
         try:
             yield
         finally:
@@ -278,7 +278,7 @@ class _Service:
         _limit(sum(size * size for size in sizes), _MOST_CELLS, _TOO_LARGE)
         model = self._models.aligner(*_direction(request))
         work, config = await run_in_threadpool(model.pairs, _settings(request))
-        found = await self._done(request, work, list(enumerate(pairs)), [2 * size for size in sizes])
+        found = await self._done(request, self._queue, work, list(enumerate(pairs)), [2 * size for size in sizes])
         _limit(sum(record.weights.size for record in found), _MOST_WEIGHTS, _TOO_LARGE)
         lines = (json_line(record, config.alignment_type) for record in found)
         return await run_in_threadpool(_json_lines, lines, is_list)
@@ -391,7 +391,7 @@ class _Service:
             sizes.append(round((len(line.text) + required**2 // 50) * work))
         return sizes
 
-    # Lines and models: what the queue does.
+    # Lines and models: what the queues do.
 
     async def _models_of(
         self, request: Request, source: str, target: str, texts: Sequence[str]
@@ -408,7 +408,8 @@ class _Service:
         return chosen, detected
 
     async def _detected(self, request: Request, texts: Sequence[str], target: str | None) -> list[Detected]:
-        return await self._done(request, self._models.detected, [(one, target) for one in texts], list(map(len, texts)))
+        asked, sizes = [(one, target) for one in texts], list(map(len, texts))
+        return await self._done(request, self._queue, self._models.detected, asked, sizes)
 
     async def _documents(
         self, request: Request, models: Sequence[ServedModel | None], pages: Sequence[str]
@@ -440,16 +441,16 @@ class _Service:
             translator = await run_in_threadpool(model.lines, _settings(request), markup, alternatives)
             sizes = self._check(own, translator.work)
             _limit(round(translator.matrices * sum(len(line.text) ** 2 for _, line in own)), _MOST_CELLS, _TOO_LARGE)
-            queue = self._long_lines if max(sizes) > _LONG_LINE else self._queue  # the others do not wait for it
-            done = await self._done(request, translator.translate, own, sizes, queue)
+            queue = self._long_lines if max(sizes) > _LONG_LINE else self._queue
+            done = await self._done(request, queue, translator.translate, own, sizes)
             found |= {number: (translator, one) for (number, _), one in zip(own, done, strict=True)}
         return [found[number] for number in range(len(lines))]
 
     async def _done(
-        self, request: Request, work: Work, items: Sequence[Any], sizes: Sequence[int], queue: BatchQueue | None = None
+        self, request: Request, queue: BatchQueue, work: Work, items: Sequence[Any], sizes: Sequence[int]
     ) -> list[Any]:
-        """The results of the queue; nothing waits for a client that has gone, or longer than the time limit."""
-        future = asyncio.wrap_future((queue or self._queue).submit(work, items, sizes))
+        """The results of a queue; nothing waits for a client that has gone, or longer than the time limit."""
+        future = asyncio.wrap_future(queue.submit(work, items, sizes))
         gone: asyncio.Future[Any] = asyncio.ensure_future(_until_gone(request))
         try:
             await asyncio.wait({future, gone}, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)

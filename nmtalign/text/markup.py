@@ -105,7 +105,8 @@ _CODES: dict[str, Kind] = {  # elements of XLIFF without content, or whose conte
 }
 _XLIFF_SEGMENTS = ".//*[local-name()='mrk' and @mtype='seg' and not(ancestor::*[@mtype='seg'])]"
 _LINE_BREAK = re.compile(r"((?<!\s)[^\S\n]*+\n\s*)")
-_escaped = partial(html.escape, quote=False)  # but CR alone would be a line feed for XML
+_escaped = partial(html.escape, quote=False)
+# XML reads a carriage return as a line feed.
 _ENCODE: dict[str, Callable[[str], str]] = {"srt": str, "xliff": lambda text: _escaped(text).replace("\r", "&#13;")}
 
 
@@ -506,7 +507,7 @@ def _subtitles(text: str, markup: Markup) -> Iterator[MarkupToken]:
         parts = [text[place : cue.start(1)], *re.split(rf"(\r?\n(?={_DASH}|<v[ .])|\r?\n\s*\n)", payload)]
         place = cue.start(1) + len(payload)
         for number, (before, part) in enumerate(zip(parts[::2], parts[1::2], strict=True)):
-            size = 0 if number else size
+            size = 0 if number else size  # within a cue each part begins a sentence
             words = _TEXT_TAG.sub("", part).strip()
             joined = 0 < size < _MOST_CUES and words and not _NEW_SPEAKER.match(words)
             yield MarkupToken("line" if joined else "break", before)
