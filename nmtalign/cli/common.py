@@ -28,9 +28,8 @@ from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, check_other, own_files
 from nmtalign.report.document import DataTable, table_lines
 from nmtalign.settings.definition import option
-from nmtalign.text.lines import STDIN, STDOUT, finite, reading, unpacked_size
+from nmtalign.text.lines import STDIN, STDOUT, finite
 
-_HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
 FIRST_REPORT = 10.0  # seconds until the first line of progress in a log
 _BUSY = 0.3  # cores; less load of other programs is not noticed
 _joining = threading.Lock()  # locked while a thread joins PyTorch's threads, and at exit: exiting meanwhile would crash
@@ -189,15 +188,6 @@ def advancing(quiet: bool, doing: str, total: float | None, unit: str = "lines")
                 update(f"{doing}: {done:,.0f}{of} {unit}, {done / max(1e-3, passed):,.0f}/s", done)
 
         yield advance
-
-
-def lines_of(path: Path) -> int | None:
-    """About how many lines a text file has, by its size and its first lines; None if that is not known."""
-    if not path.is_file() or not (size := unpacked_size(path)):
-        return None
-    with reading(path) as stream:
-        head = stream.read(_HEAD)
-    return round((head.count(b"\n") + (not head.endswith(b"\n"))) * size / len(head)) if head else None
 
 
 @contextlib.contextmanager
