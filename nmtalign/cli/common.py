@@ -7,7 +7,6 @@ import atexit
 import contextlib
 import functools
 import itertools
-import json
 import math
 import os
 import re
@@ -28,7 +27,7 @@ from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, check_other, own_files
 from nmtalign.report.document import DataTable, table_lines
 from nmtalign.settings.definition import option
-from nmtalign.text.lines import STDIN, STDOUT, finite
+from nmtalign.text.lines import STDIN, STDOUT
 
 FIRST_REPORT = 10.0  # seconds until the first line of progress in a log
 _BUSY = 0.3  # cores; less load of other programs is not noticed
@@ -158,12 +157,6 @@ def escaped(text: str) -> str:
     """
     text = _BYTES.sub(lambda run: run[0].encode(errors="surrogateescape").decode(errors="backslashreplace"), text)
     return _UNSAFE.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
-
-
-def json_text(value: Any, indent: int | None = None) -> str:
-    """The value as JSON: null for NaN and infinity, and escapes for the characters that `escaped` replaces."""
-    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
-    return _UNSAFE.sub(lambda one: one[0] if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
 
 
 def next_report(passed: float) -> float:
