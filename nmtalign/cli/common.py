@@ -356,12 +356,10 @@ class Signals:
         self.detail, self._came, self._report = lambda: "", None, sys.unraisablehook
         # A signal that the caller ignores stays ignored, as SIGHUP under `nohup`. SIGINT does not: a shell ignores it
         # for a command in the background, but a process that sends SIGINT wants the command to end.
-        if threading.current_thread() is threading.main_thread():
-            heeded = [one for one in REASONS if one == signal.SIGINT or signal.getsignal(one) != signal.SIG_IGN]
-            self._before = {number: signal.signal(number, self._handle) for number in heeded}
-            # A library that cannot pass Stop on would print it with a traceback. `check` raises it again.
-            report = self._report
-            sys.unraisablehook = lambda lost: None if lost.exc_type is Stop else report(lost)
+        heeded = [one for one in REASONS if one == signal.SIGINT or signal.getsignal(one) != signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._handle) for number in heeded}
+        # A library that cannot pass Stop on would print it with a traceback. `check` raises it again.
+        sys.unraisablehook = lambda lost: None if lost.exc_type is Stop else self._report(lost)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
