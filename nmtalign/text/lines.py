@@ -355,9 +355,9 @@ def _decompressed(stream: io.RawIOBase, name: str, make: Callable[[], Any], step
             raise EOFError("the compressed data end too early")
     except ImportError:
         raise UsageError(f'{name}: .zst files need zstandard: pip install "nmtalign[zst]"') from None
-    except MemoryError:
-        raise
     except Exception as error:  # each library has its own error
+        if isinstance(error, MemoryError) or getattr(error, "errno", None):  # the data are not damaged
+            raise
         raise InputError(f"{name}: cannot read further: {error}; is the file complete?") from None
 
 
