@@ -340,6 +340,19 @@ def test_what_the_system_cannot_read_further_is_not_damaged(tmp_path, monkeypatc
         read(tmp_path / "a")
 
 
+def test_what_the_system_cannot_read_further_of_a_compressed_text_is_not_damaged(tmp_path, monkeypatch):
+    class Broken(io.FileIO):
+        def read(self, *_):
+            if self.tell():
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().read(10)
+
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"text\n"))
+    monkeypatch.setattr(io, "FileIO", Broken)
+    with pytest.raises(ResourceError, match=f"^{tmp_path / 'a.gz'}: cannot read: {os.strerror(errno.EIO)}$"):
+        list(read_lines(tmp_path / "a.gz"))
+
+
 def test_a_folder_of_another_program_has_no_own_files(tmp_path, monkeypatch):
     """The default data/ may belong to a container: a command that does not need it must not fail."""
 

@@ -17,7 +17,7 @@ from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.links import AlignmentRecord, format_links
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text, check_other
-from nmtalign.text.lines import as_json_line
+from nmtalign.text.lines import as_json
 
 TextFormat = Literal["pharaoh", "json"]
 
@@ -42,7 +42,7 @@ def export_alignments(path: Path, output: Path | TextIO, form: TextFormat | None
 def json_line(record: AlignmentRecord, dtype: str = "float32") -> str:
     """Returns an object on one line without any line separator of Unicode; numbers that are not finite become null."""
     known = {"id": record.sentence_id, "rank": record.rank, "source": record.source, "target": record.target}
-    text = as_json_line(known)
+    text = as_json(known)
     rows = ", ".join(f"[{', '.join(row)}]" for row in _texts(record.weights, dtype))
     log_probs = ", ".join(_texts(record.token_log_probs[None], "float32")[0])
     log_prob = json.dumps(record.log_prob) if math.isfinite(record.log_prob) else "null"

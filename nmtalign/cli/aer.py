@@ -11,7 +11,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.report.document import DataTable, Span
 from nmtalign.settings.command_settings import AerConfig
-from nmtalign.text.lines import STDIN
+from nmtalign.text.lines import STDIN, as_json
 
 _ALIGNMENTS = Path("alignments.h5")
 _COLUMNS = ("name", "links", "precision", "recall", "aer", "f1")
@@ -64,7 +64,7 @@ def aer(
         for one in found.systems
     ]
     if settings.format == "json":
-        sys.stdout.writelines(f"{common.json_text(record)}\n" for record in records)
+        sys.stdout.writelines(f"{as_json(record)}\n" for record in records)
     elif settings.format == "csv":
         writer = csv.DictWriter(sys.stdout, list(records[0]), lineterminator="\n")
         writer.writeheader()

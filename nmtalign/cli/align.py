@@ -13,7 +13,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig
-from nmtalign.text.lines import counted
+from nmtalign.text.lines import counted, raw_lines
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
@@ -79,8 +79,8 @@ def align(
             loading.close()
             common.signals.detail = run.left
             hidden = quiet or (pharaoh and sys.stdout.isatty())
-            counts = common.shows_live() and not (hidden or shard)  # a log does without a total
-            total = max(0, (common.lines_of(source) or 0) - run.summary.done_before) if counts else None
+            counts = common.shows_live() and source.is_file() and not (hidden or shard)  # a log does without a total
+            total = max(0, sum(1 for _ in raw_lines(source)) - run.summary.done_before) if counts else None
             printing = pharaoh
             with common.advancing(hidden, "aligning", total, "pairs") as advance:
                 for record in run:

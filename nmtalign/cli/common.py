@@ -7,7 +7,6 @@ import atexit
 import contextlib
 import functools
 import itertools
-import json
 import math
 import os
 import re
@@ -28,9 +27,8 @@ from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, check_other, own_files
 from nmtalign.report.document import DataTable, table_lines
 from nmtalign.settings.definition import option
-from nmtalign.text.lines import STDIN, STDOUT, finite, reading, unpacked_size
+from nmtalign.text.lines import STDIN, STDOUT
 
-_HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
 FIRST_REPORT = 10.0  # seconds until the first line of progress in a log
 _BUSY = 0.3  # cores; less load of other programs is not noticed
 _joining = threading.Lock()  # locked while a thread joins PyTorch's threads, and at exit: exiting meanwhile would crash
@@ -161,12 +159,6 @@ def escaped(text: str) -> str:
     return _UNSAFE.sub(lambda one: one[0].encode("unicode_escape").decode(), text)
 
 
-def json_text(value: Any, indent: int | None = None) -> str:
-    """The value as JSON: null for NaN and infinity, and escapes for the characters that `escaped` replaces."""
-    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
-    return _UNSAFE.sub(lambda one: one[0] if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
-
-
 def next_report(passed: float) -> float:
     """When a log gets its next line of progress: after 10 s, 30 s, then every minute."""
     return next((seconds for seconds in (FIRST_REPORT, 30.0) if seconds > passed), 60.0 * (passed // 60 + 1))
@@ -189,15 +181,6 @@ def advancing(quiet: bool, doing: str, total: float | None, unit: str = "lines")
                 update(f"{doing}: {done:,.0f}{of} {unit}, {done / max(1e-3, passed):,.0f}/s", done)
 
         yield advance
-
-
-def lines_of(path: Path) -> int | None:
-    """About how many lines a text file has, by its size and its first lines; None if that is not known."""
-    if not path.is_file() or not (size := unpacked_size(path)):
-        return None
-    with reading(path) as stream:
-        head = stream.read(_HEAD)
-    return round((head.count(b"\n") + (not head.endswith(b"\n"))) * size / len(head)) if head else None
 
 
 @contextlib.contextmanager
@@ -373,12 +356,10 @@ class Signals:
         self.detail, self._came, self._report = lambda: "", None, sys.unraisablehook
         # A signal that the caller ignores stays ignored, as SIGHUP under `nohup`. SIGINT does not: a shell ignores it
         # for a command in the background, but a process that sends SIGINT wants the command to end.
-        if threading.current_thread() is threading.main_thread():
-            heeded = [one for one in REASONS if one == signal.SIGINT or signal.getsignal(one) != signal.SIG_IGN]
-            self._before = {number: signal.signal(number, self._handle) for number in heeded}
-            # A library that cannot pass Stop on would print it with a traceback. `check` raises it again.
-            report = self._report
-            sys.unraisablehook = lambda lost: None if lost.exc_type is Stop else report(lost)
+        heeded = [one for one in REASONS if one == signal.SIGINT or signal.getsignal(one) != signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._handle) for number in heeded}
+        # A library that cannot pass Stop on would print it with a traceback. `check` raises it again.
+        sys.unraisablehook = lambda lost: None if lost.exc_type is Stop else self._report(lost)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:

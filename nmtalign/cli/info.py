@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nmtalign.api import describe
-from nmtalign.cli.common import escaped, json_text, own_argument, own_flag, own_option, sleep_beside_others
+from nmtalign.cli.common import escaped, own_argument, own_flag, own_option, sleep_beside_others
 from nmtalign.errors import FormatError, ResourceError, UsageError
+from nmtalign.text.lines import as_json
 
 _SETTINGS = "model", "training", "prep", "settings", "seed"
 
@@ -40,7 +41,7 @@ def info(
 
         sys.stdout.write(model_card(path, facts))
     elif format == "json":
-        sys.stdout.write(json_text(facts, indent=2) + "\n")
+        sys.stdout.write(as_json(facts, indent=2) + "\n")
     else:
         problems = {one["problem"]: one["fix"] for one in facts.get("problems", ())} or "none found"
         sys.stdout.writelines(_lines({**facts, "problems": problems} if path is None else facts))

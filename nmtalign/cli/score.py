@@ -21,7 +21,7 @@ from nmtalign.figures import check_figure_name, need_matplotlib
 from nmtalign.model_directory import read_settings
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import Workspace, resolve
-from nmtalign.text.lines import STDIN, STDOUT
+from nmtalign.text.lines import STDIN, STDOUT, as_json
 
 if TYPE_CHECKING:
     from nmtalign.scoring.scoring_run import ScoreResult
@@ -107,7 +107,7 @@ def score(
         common.say(*(f"wrote {path}" for path in (plot, html) if path and path != STDOUT))
     with contextlib.redirect_stdout(sys.stderr) if html == STDOUT else contextlib.nullcontext():
         if chosen.settings.format == "json":
-            sys.stdout.write(common.json_text(result.to_dict(), indent=2) + "\n")
+            sys.stdout.write(as_json(result.to_dict(), indent=2) + "\n")
         elif chosen.settings.format == "csv":
             sys.stdout.write(result.to_csv())
         else:

@@ -343,8 +343,7 @@ class Reproduction:
     def _check_begun(self, begun: Mapping[str, Settings], sections: Mapping[str, Settings]) -> None:
         """Raises UsageError that names the first setting that has changed since the models were begun."""
         for section in ("reproduce", "prep", "train"):
-            now = sections[section]
-            before = begun[section] or (now if section == "reproduce" else {})  # earlier versions did not write it
+            before, now = begun[section], sections[section]
             for key, one in SECTIONS[section].items():
                 if one.affects != "machine" and not one.is_path and before.get(key) != now.get(key):
                     old = written(f"[{section}]", key, before[key]) if key in before else f"no {key} in [{section}]"

@@ -33,7 +33,7 @@ from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
 from nmtalign.serving.served_models import AUTO, Detected, LineTranslator, Query, ServedModel, ServedModels
 from nmtalign.settings.command_settings import Markup, ServeConfig, host_names
 from nmtalign.settings.definition import SettingError, byte_count, seconds
-from nmtalign.text.lines import as_json_line, counted
+from nmtalign.text.lines import as_json, counted
 from nmtalign.text.markup import first_texts, read_markup
 from nmtalign.translating.documents import DocumentTexts
 from nmtalign.translating.file_translation import checked_text, make_request, parse_line
@@ -534,7 +534,7 @@ def _joined(lines: Sequence[Translation], rank: int) -> str:
 
 
 def _json(value: Any, status: int = 200, headers: Mapping[str, str] = {}) -> Response:
-    return Response(as_json_line(value) + "\n", status, {**_HEADERS, **headers}, "application/json")
+    return Response(as_json(value) + "\n", status, {**_HEADERS, **headers}, "application/json")
 
 
 def _json_lines(lines: Iterable[str], is_list: bool) -> Response:

@@ -33,7 +33,7 @@ LONGEST_LINE = 4 << 20  # bytes with its end; real sentences have a few hundred,
 BOM = b"\xef\xbb\xbf"
 # A line without a visible character: spaces, control characters, and characters without width, such as U+200B.
 BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]*")
-_ESCAPED = re.compile("[\ud800-\udfff\u2028\u2029\u0085]")  # in JSON: no UTF-8, and what readers take for line breaks
+_ESCAPED = re.compile("[\x80-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")  # in JSON (`as_json`)
 _BUFFER = 1 << 20  # bytes
 _SAMPLE = 1 << 12  # bytes by which an encoding is recognised
 _CONTROL = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f]")  # without tab, line feed and carriage return
@@ -80,12 +80,15 @@ def check_counts(counts: Iterable[tuple[str, int]]) -> None:
             raise InputError(f"{short}: has no line {fewer + 1}, but {long} has {counted(more, 'line')}; {fix}")
 
 
-def as_json_line(value: Any) -> str:
-    """A value as one line of valid JSON in UTF-8; NaN and infinity become null."""
+def as_json(value: Any, indent: int | None = None) -> str:
+    """A value as valid JSON in UTF-8, without `indent` on one line; NaN and infinity become null.
+
+    Escapes such as `\\u202e` replace characters that break a line, control a terminal, reorder text, or are no UTF-8.
+    """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     except ValueError:
-        text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False)
+        text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
     return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -352,9 +355,9 @@ def _decompressed(stream: io.RawIOBase, name: str, make: Callable[[], Any], step
             raise EOFError("the compressed data end too early")
     except ImportError:
         raise UsageError(f'{name}: .zst files need zstandard: pip install "nmtalign[zst]"') from None
-    except MemoryError:
-        raise
     except Exception as error:  # each library has its own error
+        if isinstance(error, MemoryError) or getattr(error, "errno", None):  # the data are not damaged
+            raise
         raise InputError(f"{name}: cannot read further: {error}; is the file complete?") from None
 
 

@@ -34,7 +34,7 @@ from nmtalign.text.languages import check_lines
 from nmtalign.text.lines import (
     STDIN,
     Shard,
-    as_json_line,
+    as_json,
     counted,
     lines_after,
     raw_lines,
@@ -479,7 +479,7 @@ class OutputFormat:
         results["n_best"] = entries
         ours = {"id", *results, *(_OPTIONAL_KEYS if "n_best" in extra else ())}
         passed = {key: value for key, value in extra.items() if key not in ours}
-        return as_json_line({"id": extra.get("id", number), **passed, **results})
+        return as_json({"id": extra.get("id", number), **passed, **results})
 
     def _entry(self, translation: Translation, alternative: Alternative) -> dict[str, Any]:
         entry: dict[str, Any] = {

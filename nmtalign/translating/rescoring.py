@@ -23,7 +23,7 @@ from nmtalign.files import atomic_text
 from nmtalign.search.beam_search import Sources, force
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import check_pairs
-from nmtalign.text.lines import as_json_line, checked_pairs, counted, read_lines, read_pairs, shown
+from nmtalign.text.lines import as_json, checked_pairs, counted, read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import EOS, UNK_ID
 from nmtalign.translating.file_translation import are_files, fixed
 from nmtalign.translating.translator import WINDOW_BATCHES, Translator, default_words, in_batches, windows
@@ -281,7 +281,7 @@ def pair_line(pair: ScoredPair, config: TranslateConfig) -> str:
 
 def pair_json(pair: ScoredPair) -> str:
     """One line of JSON with all results for a given pair; keys as in `json_line`, with the given target as `target`."""
-    return as_json_line(
+    return as_json(
         {
             "id": pair.number,
             "source": pair.source,

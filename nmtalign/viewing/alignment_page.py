@@ -178,5 +178,4 @@ def _packed_block(block: Sequence[Entry], gold: LinkFile | None) -> Iterator[tup
 
 
 def _packed(data: bytes) -> str:
-    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return base64.b64encode(packer.compress(data) + packer.flush()).decode("ascii")
+    return base64.b64encode(zlib.compress(data, 9, -zlib.MAX_WBITS)).decode("ascii")

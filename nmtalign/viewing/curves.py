@@ -88,11 +88,8 @@ class Curves:
     def take(self, event: Mapping[str, Any]) -> None:
         """Adds one event; raises KeyError, TypeError or ValueError if it is not an event."""
         name, when = event["event"], (int(event["update"]), float(event["epoch"]), float(event["seconds"]))
-        if name == "started":  # drops what an earlier run wrote after the checkpoint from which this one resumes
+        if name == "started":
             self.start = dict(event)
-            for points in (self.progress, self.validations):
-                while points and points[-1].update > when[0]:
-                    points.pop()
         elif name in ("progressed", "validated"):
             # An earlier version did not write all of them, and a number that was not finite is null.
             numbers = [math.nan if event.get(key) is None else float(event[key]) for key in _NUMBERS]

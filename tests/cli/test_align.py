@@ -57,6 +57,19 @@ def test_soft_alignments_links_and_counts_in_one_run(texts, model, align):
         assert json.loads(file.attributes["options"])["weights_of"] == "best.safetensors"
 
 
+def test_progress_on_a_terminal_knows_the_number_of_pairs_also_of_compressed_texts(texts, model):
+    subprocess.run(["gzip", "in.en", "out.fr"], cwd=texts, check=True)
+    terminal, child_side = os.openpty()
+    aligning = command("align", "in.en.gz", "out.fr.gz", "-m", model, "-o", "a.h5")
+    variables = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    subprocess.run(aligning, cwd=texts, stderr=child_side, env=variables, check=True, timeout=280)
+    shown = b""
+    while b"aligning: 4 of 4 pairs" not in shown:
+        shown += os.read(terminal, 65536)
+    os.close(terminal)
+    os.close(child_side)
+
+
 def test_pharaoh_without_output_writes_no_file(texts, model, align):
     done = align("in.en", "-", "-m", model, "--pharaoh", "-q", stdin=TARGET.encode())
     assert (done.stderr, done.stdout.count(b"\n")) == (b"", 4)

@@ -19,9 +19,10 @@ from typer import rich_utils
 import nmtalign
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.cli import app as start
-from nmtalign.cli.common import escaped, json_text
+from nmtalign.cli.common import escaped
 from nmtalign.errors import NO_MEMORY, FormatError
 from nmtalign.model_directory import FORMAT_VERSION
+from nmtalign.text.lines import as_json
 from nmtalign.version import __version__
 
 
@@ -222,8 +223,8 @@ def test_what_a_stranger_wrote_cannot_steer_the_terminal(corpus, here, monkeypat
 def test_escapes_show_what_there_was_and_json_keeps_it():
     assert escaped("a\tb\x9b\udcc3\udcaf\udcff\ud800") == "a\\tb\\x9bï\\xff\\ud800"
     assert escaped("نص \u200d漢") == "نص \u200d漢"
-    assert json.loads(json_text({"a": HOSTILE}, indent=1)) == {"a": HOSTILE}
-    assert not {*"\x1b\x07\x9b\r\u202e\u2028"} & {*json_text({"a": HOSTILE}, indent=1)}
+    assert json.loads(as_json({"a": HOSTILE}, indent=1)) == {"a": HOSTILE}
+    assert not {*"\x1b\x07\x9b\r\u202e\u2028"} & {*as_json({"a": HOSTILE}, indent=1)}
 
 
 def test_json_has_null_for_nan_and_infinity(tmp_path):

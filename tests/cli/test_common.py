@@ -1,6 +1,5 @@
 """Waiting threads: sleeping on a busy machine, spinning on an idle one, or as set in the environment; progress."""
 
-import io
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from nmtalign.cli import common
-from nmtalign.cli.common import advancing, lines_of, live_line, name_files
+from nmtalign.cli.common import advancing, live_line, name_files
 from nmtalign.errors import UsageError
 
 
@@ -171,21 +170,6 @@ def test_progress_of_lines_in_a_log_comes_after_10_s_and_30_s_and_then_every_min
             show(f"learning: {second}%")
     expected = ["nmtalign: learning: 10%", "nmtalign: learning: 30%"]
     assert capsys.readouterr().err.splitlines() == ([] if quiet else expected)
-
-
-def test_the_lines_of_a_text_are_estimated_from_its_beginning(tmp_path, monkeypatch):
-    path = tmp_path / "in.en"
-    path.write_bytes(b"a line of words\n" * 20_000)
-    read, raw = [], io.FileIO.readinto
-    counted = {"readinto": lambda *one: read.append(raw(*one)) or read[-1]}
-    monkeypatch.setattr(io, "FileIO", type("File", (io.FileIO,), counted))
-    assert lines_of(path) == 20_000
-    assert sum(read) < 200_000
-    path.write_bytes(b"a\nb\nc")
-    assert lines_of(path) == 3
-    path.write_bytes(b"")
-    assert lines_of(path) is None
-    assert lines_of(tmp_path / "none") is None
 
 
 def test_names_of_compared_files_are_short_and_different():

@@ -12,7 +12,7 @@ from helpers.marked_documents import translation_of
 
 from nmtalign.errors import InputError, ResourceError
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.lines import as_json_line
+from nmtalign.text.lines import as_json
 from nmtalign.translating.file_translation import Inputs, OutputFormat, are_files, read_request
 from nmtalign.translating.requests import Request
 from nmtalign.translating.translator import Alternative
@@ -142,5 +142,5 @@ def test_what_was_written_can_be_read_again():
 
 def test_what_is_nested_as_deeply_as_is_read_is_written_too():
     request = read_request('{"text": "a", "x": ' + "[" * 199 + "1e400" + "]" * 199 + "}", "here")
-    assert as_json_line(request.extra) == '{"x": ' + "[" * 199 + "null" + "]" * 199 + "}"
+    assert as_json(request.extra) == '{"x": ' + "[" * 199 + "null" + "]" * 199 + "}"
     assert read_request('{"text": "' + "[" * 5000 + '"}', "here").text == "[" * 5000

@@ -90,24 +90,8 @@ def test_a_last_line_that_was_cut_off_is_left_out(tmp_path, run, end):
     assert repr(read_curves(folder).progress) == repr(run.progress)
 
 
-def test_what_an_interrupted_run_wrote_after_its_checkpoint_has_not_happened(tmp_path):
-    events = [*RUN, started(20), progressed(30, 2.5), validated(30, 3.0, 15.0)]
-    curves = read_curves(write(tmp_path, events))
-    assert [(point.update, point.loss) for point in curves.progress] == [(10, 5), (20, 3), (30, 2.5)]
-    assert [point.update for point in curves.validations] == [20, 30]
-    assert curves.ended == ""
-    anew = read_curves(write(tmp_path, [*RUN, started(0), progressed(10, 4.0)]))
-    assert [(point.update, point.loss) for point in anew.progress] == [(10, 4)]
-    assert anew.validations == []
-
-
-def test_a_start_visits_only_what_it_drops(run):
-    class Unvisited(list):
-        __iter__ = None
-
-    run.progress, run.validations = Unvisited(run.progress), Unvisited(run.validations)
-    run.take(started(20))
-    assert (run.progress[-1].update, run.validations[-1].update) == (20, 20)
+def test_a_finished_training_that_continues_has_not_ended(tmp_path):
+    assert read_curves(write(tmp_path, [*RUN, started(40)])).ended == ""
 
 
 def test_losses_that_are_no_numbers_are_gaps(tmp_path):
