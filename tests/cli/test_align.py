@@ -63,11 +63,11 @@ def test_progress_on_a_terminal_knows_the_number_of_pairs_also_of_compressed_tex
     aligning = command("align", "in.en.gz", "out.fr.gz", "-m", model, "-o", "a.h5")
     variables = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     subprocess.run(aligning, cwd=texts, stderr=child_side, env=variables, check=True, timeout=280)
+    os.close(child_side)
     shown = b""
     while b"aligning: 4 of 4 pairs" not in shown:
-        shown += os.read(terminal, 65536)
+        shown += os.read(terminal, 65536)  # fails at the end
     os.close(terminal)
-    os.close(child_side)
 
 
 def test_pharaoh_without_output_writes_no_file(texts, model, align):
