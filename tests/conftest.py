@@ -8,6 +8,8 @@ import pytest
 # Before PyTorch is imported. Many small models: a second thread would only wait for the first.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")  # as the command line does, before the first product
+for name in ("FORCE_COLOR", "GITHUB_ACTIONS", "PY_COLORS"):
+    os.environ.pop(name, None)  # with which typer would colour what it does not print to a terminal
 
 SLOWEST = ("test_readme.py", "test_examples.py")
 

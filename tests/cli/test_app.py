@@ -106,7 +106,7 @@ def run_in_shell(command, folder, limit="", **environment):
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("streams") / "demo"
-    for command in (f"sample {folder} --pairs 20", f"prep -q --config {folder / 'nmtalign.toml'} -o {folder / 'data'}"):
+    for command in ("sample demo --pairs 20", "prep -q --config demo/nmtalign.toml -o demo/data"):
         assert run(folder.parent, *command.split()).returncode == 0
     return folder
 

@@ -1,5 +1,6 @@
 """`nmtalign score`: figures, tables, JSON, models that translate, and one line for every mistake."""
 
+import contextlib
 import csv
 import functools
 import io
@@ -173,10 +174,13 @@ def test_a_signal_ends_it_and_leaves_nothing(folder, number, code):
     heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     pipe = subprocess.PIPE
     process = subprocess.Popen(call, cwd=folder, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed)
-    with (folder / "slow.fr").open("wb"):  # waits for the reader
-        time.sleep(0.2)  # until it reads: Python would not see a signal just before the system call that waits
+    with (folder / "slow.fr").open("wb", buffering=0) as slow:  # waits for the reader
         process.send_signal(number)
-        output, error = process.communicate(timeout=60)
+        while process.poll() is None:  # Python would not see a signal just before the system call that waits for text
+            with contextlib.suppress(BrokenPipeError):
+                slow.write(b"Il dort.\n" * 500)
+            time.sleep(0.01)
+    output, error = process.communicate()
     assert (process.returncode, output) == (code, "")
     assert error == f"nmtalign: error: {'interrupted' if number == signal.SIGINT else 'ended by SIGTERM'}\n"
     assert {path.name for path in folder.iterdir()} == before | {"slow.fr"}

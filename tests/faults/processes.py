@@ -176,7 +176,7 @@ class Workspace:
         import_all()
         self.folder = folder
         self.home = folder / "home"
-        needed(f"sample {self.home} --pairs 300", folder)
+        needed("sample home --pairs 300", folder)
         text = (self.home / "nmtalign.toml").rename(self.home / "workspace.toml").read_text()
         quick = "threads = 1\n[translate]\nmax_length_ratio = 1.0\nbeam = 1\n[score]\nbootstrap = 10\n"
         (self.home / "quick.toml").write_text(text + quick)

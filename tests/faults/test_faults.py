@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,19 +50,20 @@ def _mistaken(chance):
     if kind == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     if kind == 2:
-        time.sleep(10)
+        signal.pause()
     return "reported" if kind == 3 else ""
 
 
 # Of Python 3.12, where a worker of pytest has threads:
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_every_kind_of_failure_is_found_and_can_be_repeated():
-    part = Part("mistaken", _mistaken, full=1, quick=1, limit=0.5)
-    result = run_part(part, seed=8, numbers=range(20), seconds=60)
-    found = {fault.split(":")[0] for _, fault in result.failures}
-    assert found == {"the attempt failed", "the process ended", "no answer for 0 seconds", "reported"}
-    number, fault = next((number, fault) for number, fault in result.failures if fault == "reported")
-    assert run_part(part, seed=8, numbers=[number], seconds=60).failures == [(number, fault)]
+    part = Part("mistaken", _mistaken, full=1, quick=1, limit=250)
+    found = run_part(part, seed=178, numbers=[0, 1, 3, 4], seconds=250).failures
+    kinds = [(number, fault.split(":")[0]) for number, fault in found]
+    assert kinds == [(1, "the attempt failed"), (3, "reported"), (4, "the process ended")]
+    assert run_part(part, seed=178, numbers=[3], seconds=250).failures == [(3, "reported")]
+    hanging = run_part(replace(part, limit=0.1), seed=178, numbers=[2, 2], seconds=250).failures
+    assert hanging == [(2, "no answer for 0 seconds")] * 2
 
 
 @pytest.mark.parametrize(

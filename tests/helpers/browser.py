@@ -72,7 +72,7 @@ class Browser:
             self._ask("DELETE", "")
         finally:
             self._driver.terminate()
-            self._driver.wait(20)
+            self._driver.wait(PATIENCE)
             (self._driver.stdout or self._output).close()
             self._output.close()
 
