@@ -6,18 +6,10 @@ import subprocess
 from helpers.command_line import CODE, command
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_LOGS": "-distributed"}
-# Its ranks run the code of a separate variable. It does not look after them while the file `hold` exists.
+# Its ranks run the code of a separate variable.
 TORCHRUN = f"""
-import os, sys, time, traceback
-from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+import os, sys, traceback
 from torch.distributed.run import main
-look = LocalElasticAgent._monitor_workers
-def look_later(*given):
-    while os.path.exists("hold"):
-        open("held", "w").close()
-        time.sleep(0.02)
-    return look(*given)
-LocalElasticAgent._monitor_workers = look_later
 os.environ["{CODE}"] = os.environ.pop("CODE_OF_RANKS")
 code = 1
 try:
