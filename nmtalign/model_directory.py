@@ -466,7 +466,7 @@ def map_arrays(path: Path, access: int = mmap.ACCESS_READ) -> tuple[dict[str, "N
         start = 8 + int.from_bytes(data[:8], "little")
         arrays = {
             name: np.ndarray(own["shape"], types[own["dtype"]], data, start + own["data_offsets"][0])
-            for name, own in parse_json(data[8:start]).items()
+            for name, own in parse_json(data[8:start].decode()).items()
             if name != "__metadata__"
         }
     return arrays, metadata
