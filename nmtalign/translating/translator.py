@@ -35,7 +35,7 @@ from nmtalign.core.model import make_source
 from nmtalign.core.numerics import in_halves, in_int8, inference_precision, precision_notices, using_threads
 from nmtalign.errors import UsageError
 from nmtalign.files import parse_json
-from nmtalign.model_directory import LoadedModel, load_model
+from nmtalign.model_directory import CALIBRATION, LoadedModel, load_model
 from nmtalign.processor import return_memory
 from nmtalign.search.beam_search import (
     Array,
@@ -161,7 +161,8 @@ class Translator:
         if scorer is not None:
             self.scorer = scorer
         # The probabilities of several models together are not those that the calibration of each describes.
-        self._calibration = Calibration.parse(self.loaded.calibration) if len(self.models) == 1 else None
+        calibration = self.loaded.metadata.get(CALIBRATION, "") if len(self.models) == 1 else ""
+        self._calibration = Calibration.parse(calibration)
         self._once = once or cache(lambda read, *arguments: read(*arguments))
         glossary = self._once(Glossary.read, Path(config.glossary), config.tokenized) if config.glossary else None
         self._reader = RequestReader(self.loaded, config, glossary)
