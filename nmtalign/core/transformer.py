@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.attention import Memory
-from nmtalign.core.decoder import Decoder, DecoderOutput, DecoderState, StepOutput
+from nmtalign.core.decoder import Decoder, DecoderState, StepOutput
 from nmtalign.core.numerics import Initialised, Role, check_wanted, fast_dropout, wide, widest
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -225,13 +225,13 @@ class TransformerDecoder(TransformerStack, Decoder):
         keys = keys if torch.is_grad_enabled() else keys.contiguous()  # a search reads them at every step
         return Memory(annotations, keys, padding, annotations.new_empty(len(mask), 0))
 
-    def unroll(self, memory: Memory, words: Tensor) -> DecoderOutput:
+    def unroll(self, memory: Memory, words: Tensor) -> StepOutput:
         """See `Decoder`; the contexts (Ty, B, 0) are empty: the states contain what the layers have read."""
         x = self.with_positions(words.transpose(0, 1))
         places = torch.arange(len(words), device=x.device)
         hidden = places > places[:, None]  # the positions after that of the query
         states, weights = self._run(memory, x, words.dtype, lambda _, parts: self_attention(parts, hidden))
-        return DecoderOutput(memory, words, states.transpose(0, 1), words[..., :0], weights.transpose(0, 1))
+        return StepOutput(states.transpose(0, 1), words[..., :0], weights.transpose(0, 1))
 
     def start(self, memory: Memory) -> CachedState:
         shape = len(self.layers), 2, len(memory.values), self._heads, 0, self.output_size // self._heads
