@@ -363,7 +363,7 @@ class Translator:
             **vars(n_best[0]),
             request=line.request,
             source_tokens=tuple(line.tokens),
-            source_unknown=line.ids.count(UNK_ID),
+            source_unknown=sum(piece.source.count(UNK_ID) for piece in line.pieces),
             n_best=n_best,
             pieces=max(1, len(found)),
             sentences=max(1, len({piece.sentence for piece in line.pieces})),
@@ -421,7 +421,8 @@ class Translator:
             return tokens
         for place in self._reader.places(line, tokens):
             ids[place] = _GIVEN
-        return replace_unknowns(ids, tokens, weights, line.ids, line.tokens, self.loaded.tokenizers, self._lexicon)
+        source_ids = [number for piece in line.pieces for number in piece.source]
+        return replace_unknowns(ids, tokens, weights, source_ids, line.tokens, self.loaded.tokenizers, self._lexicon)
 
 
 @lru_cache(4)
