@@ -166,7 +166,6 @@ class Translator:
         self._once = once or cache(lambda read, *arguments: read(*arguments))
         glossary = self._once(Glossary.read, Path(config.glossary), config.tokenized) if config.glossary else None
         self._reader = RequestReader(self.loaded, config, glossary)
-        self._subwords = isinstance(self.loaded.tokenizers.source, Subwords)
         self._lexicon = self._once(read_lexicon, Path(config.lexicon)) if config.replace_unk and config.lexicon else {}
         self._keep_weights = self.alignments or config.replace_unk
         if config.aligner:
@@ -388,7 +387,7 @@ class Translator:
         for piece, hypothesis in zip(line.pieces, pieces, strict=False):
             parts, words = sentences.setdefault(piece.sentence, []), list(islice(left, len(hypothesis.tokens)))
             # Words of one sentence stay together, because the spacing of a mark depends on the words around it.
-            if self._subwords or not parts:
+            if isinstance(self.loaded.tokenizers.target, Subwords) or not parts:
                 parts.append(words)
             else:
                 parts[-1].extend(words)
