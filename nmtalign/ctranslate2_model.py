@@ -6,7 +6,6 @@ all logits of a step equally, and no probability. The article's positions are ex
 
 import os
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from nmtalign.version import __version__
 _POSITIONS = 2048  # rows of the table of positions; no sentence can be longer on either side
 
 
-def write_ctranslate2(loaded: LoadedModel, metadata: Mapping[str, str], folder: Path, weights: StoredWeights) -> None:
+def write_ctranslate2(loaded: LoadedModel, folder: Path, weights: StoredWeights) -> None:
     """Writes a model for ctranslate2.Translator: weights, vocabularies, tokenisers, and docs/ctranslate2.md as a note.
 
     Raises UsageError if CTranslate2 is not installed and for a model that is no Transformer.

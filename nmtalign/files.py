@@ -401,12 +401,11 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def parse_json(text: str | bytes, parse_constant: Callable[[str], Any] | None = None) -> Any:
+def parse_json(text: str, parse_constant: Callable[[str], Any] | None = None) -> Any:
     """Returns the value of a JSON text; raises ValueError also for nesting deeper than DEEPEST and long integers."""
     with _refusals():
         found = json.loads(text, parse_constant=parse_constant)
-        opening = text.count(b"[") + text.count(b"{") if isinstance(text, bytes) else text.count("[") + text.count("{")
-        levels = _levels(found) if opening > DEEPEST else ()
+        levels = _levels(found) if text.count("[") + text.count("{") > DEEPEST else ()
         if sum(any(isinstance(part, dict | list) for part in level) for level in levels) > DEEPEST:
             raise RecursionError
     return found

@@ -12,7 +12,7 @@ import mmap
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import FileIO
 from pathlib import Path
@@ -205,7 +205,7 @@ class LoadedModel:
     tokenizers: Tokenizers
     settings: Mapping[str, Any]
     device: "torch.device"
-    calibration: str = ""  # of the confidence in its translations (nmtalign.translating.translator)
+    metadata: Mapping[str, str] = field(default_factory=dict)  # of the file of weights
 
     @property
     def source_language(self) -> str:
@@ -273,16 +273,15 @@ def load_model(
         model.eval().requires_grad_(False)
         if products == "int8":
             model = in_int8(model)
-    calibration = metadata.get(CALIBRATION, "")
-    return LoadedModel(folder, path, model, *vocabularies, Tokenizers.load(folder), settings, chosen, calibration)
+    return LoadedModel(folder, path, model, *vocabularies, Tokenizers.load(folder), settings, chosen, metadata)
 
 
-def write_copy(loaded: LoadedModel, metadata: Mapping[str, str], folder: Path, weights: StoredWeights) -> None:
+def write_copy(loaded: LoadedModel, folder: Path, weights: StoredWeights) -> None:
     """Writes a loaded model, with `weights` = int8 in eight bits (`int8_rows`), and copies its other files.
 
     Hidden files, train.jsonl, HDF5 files, and symbolic links that config.json does not name are left out.
     """
-    tensors = loaded.model.state_dict()
+    tensors, metadata = loaded.model.state_dict(), loaded.metadata
     if weights == "int8":
         try:
             tensors, metadata = int8_rows(tensors), {**metadata, "weights": weights}
@@ -304,11 +303,11 @@ def export_model(
     weights: StoredWeights = "fp32",
     force: bool = False,
     average: Sequence[Path] = (),
-    write: Callable[[LoadedModel, Mapping[str, str], Path, StoredWeights], None] = write_copy,
+    write: Callable[[LoadedModel, Path, StoredWeights], None] = write_copy,
 ) -> None:
     """Exports a model, as `nmtalign.api.export` does; `folder` appears only when it is complete.
 
-    `write` gets the model with its best weights, or with a mean of weights, the metadata of these, and a new folder.
+    `write` gets the model with its best weights, or with a mean of weights, and a new folder.
     Raises UsageError for a folder with other files, FormatError for a damaged model.
     """
     target = Path(os.path.realpath(folder))
@@ -317,11 +316,10 @@ def export_model(
     with work_folder(target.parent / f".{target.name}.partial", "work") as work, disk_errors(folder):
         new = work / "new"
         loaded = load_model(model, device="cpu")
-        metadata = {name: text for name, text in read_metadata(loaded.weights_file).items() if name != "weights"}
         if average:  # its confidence is not calibrated
             loaded.model.load_state_dict(_mean_of(loaded, average), assign=True)
-            metadata = {AVERAGED: str(1 + len(average))}
-        write(loaded, metadata, new, weights)
+            loaded = replace(loaded, metadata={AVERAGED: str(1 + len(average))})
+        write(loaded, new, weights)
         if not target.exists() or _may_replace(folder, new, force):
             if target.exists():
                 target.replace(work / "old")
@@ -440,13 +438,14 @@ def int8_rows(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
 def load_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
     """Maps a file of `save_tensors` into memory after checking all its bytes; returns (tensors, metadata).
 
-    Writing to a tensor does not change the file. Raises FormatError for a foreign or damaged file.
+    Writing to a tensor does not change the file. Matrices in eight bits become float32, and the metadata have no
+    `weights`. Raises FormatError for a foreign or damaged file.
     """
     import torch
 
     arrays, metadata = map_arrays(path, mmap.ACCESS_COPY)
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    if metadata.get("weights") == "int8":
+    if metadata.pop("weights", "") == "int8":
         _multiply_scales(path, tensors)
     return tensors, metadata
 
@@ -466,7 +465,7 @@ def map_arrays(path: Path, access: int = mmap.ACCESS_READ) -> tuple[dict[str, "N
         start = 8 + int.from_bytes(data[:8], "little")
         arrays = {
             name: np.ndarray(own["shape"], types[own["dtype"]], data, start + own["data_offsets"][0])
-            for name, own in parse_json(data[8:start]).items()
+            for name, own in parse_json(data[8:start].decode()).items()
             if name != "__metadata__"
         }
     return arrays, metadata

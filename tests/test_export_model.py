@@ -60,8 +60,8 @@ def translations(folder):
 
 
 def test_what_a_killed_export_left_is_removed_by_the_next_one(model, tmp_path):
-    def killed(loaded, metadata, new, weights):
-        write_copy(loaded, metadata, new, weights)
+    def killed(loaded, new, weights):
+        write_copy(loaded, new, weights)
         shutil.copytree(tmp_path / "new", tmp_path / "left")
         raise KeyboardInterrupt
 

@@ -40,10 +40,9 @@ def test_json_and_toml_within_bounds_are_read(tmp_path):
     ],
 )
 def test_hostile_json_is_a_value_error_of_one_line(text, message):
-    for form in (text, text.encode()):
-        with pytest.raises(ValueError, match=message) as caught:
-            parse_json(form)
-        assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match=message) as caught:
+        parse_json(text)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

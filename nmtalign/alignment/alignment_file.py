@@ -432,7 +432,7 @@ class AlignmentWriter:
         with hdf5.damage(self.partial, *_JOURNAL_DAMAGE):
             for payload, place in self._payloads():
                 if not end:
-                    check_same(self.partial, dict(parse_json(payload)), self._settings)
+                    check_same(self.partial, dict(parse_json(payload.decode())), self._settings)
                 else:
                     values = self._unpacked(payload)
                     sentences = self.sentences + int((values["rank"] == 0).sum())

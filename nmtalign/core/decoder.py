@@ -87,7 +87,7 @@ class Decoder(Initialised, ABC):
         """The memory of the results of an encoder for B sentences; mask (B, Tx) is True at real tokens."""
 
     @abstractmethod
-    def unroll(self, memory: Memory, words: Tensor) -> DecoderOutput:
+    def unroll(self, memory: Memory, words: Tensor) -> StepOutput:
         """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient."""
 
     @abstractmethod
@@ -279,16 +279,15 @@ class RecurrentDecoder(Decoder):
         """The state of one row per sentence; a fixed context is known from the start."""
         return DecoderState(memory.initial, memory.values if memory.keys is None else None)
 
-    def unroll(self, memory: Memory, words: Tensor) -> DecoderOutput:
+    def unroll(self, memory: Memory, words: Tensor) -> StepOutput:
         if self._fast:
             attention, context_weight = cast(AdditiveAttention, self.attention), cast(Tensor, self.cell.context_weight)
             constants = FAST_PASSES[type(self.cell)], memory.padding, torch.is_grad_enabled()
             attended = memory.keys, memory.values, attention.query_weight, attention.vector
             # The first step has no update, and so no inputs.
             tensors = self.cell.inputs(words[1:]), memory.initial, context_weight, *attended, *self.cell.recurrent()
-            return DecoderOutput(memory, words, *_Decode.apply(*constants, *tensors))
-        _, output = self.run(memory, self.start(memory), words)
-        return DecoderOutput(memory, words, *output)
+            return StepOutput(*_Decode.apply(*constants, *tensors))
+        return self.run(memory, self.start(memory), words)[1]
 
     def step(self, memory: Memory, state: DecoderState, words: Tensor) -> tuple[DecoderState, StepOutput]:
         state, (states, contexts, weights) = self.run(memory, state, words[None])

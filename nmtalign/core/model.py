@@ -262,9 +262,9 @@ class TranslationModel(nn.Module):
         previous = target.t()[:-1]
         if self.copying is not None:
             previous = known_words(previous, self.config.target_vocabulary_size)
-        words = self._embed(self.target_embedding, previous)
         # At the first step there is no previous word: its vector is zero, without the embedding's bias.
-        return self.decoder.unroll(memory, F.pad(words, (0, 0, 0, 0, 1, 0)))
+        words = F.pad(self._embed(self.target_embedding, previous), (0, 0, 0, 0, 1, 0))
+        return DecoderOutput(memory, words, *self.decoder.unroll(memory, words))
 
     def _exact_posterior(self, latent: Latent, run: DecoderOutput, target: Tensor, target_mask: Tensor) -> Forced:
         """As `force_posterior`, of a model whose attention is not soft."""

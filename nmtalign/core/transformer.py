@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.attention import Memory
-from nmtalign.core.decoder import Decoder, DecoderOutput, DecoderState, StepOutput
+from nmtalign.core.decoder import Decoder, DecoderState, StepOutput
 from nmtalign.core.numerics import Initialised, Role, check_wanted, fast_dropout, wide, widest
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -173,12 +173,11 @@ class TransformerEncoder(TransformerStack):
 
 @dataclass(frozen=True)
 class CachedState(DecoderState):
-    """The keys and values of all positions so far, for L layers: `hidden` (L, 2, N', A, C, d) has room for C positions.
+    """The keys and values of `steps` positions, for L layers: `hidden` (L, 2, N', A, C, d) has room for C positions.
 
     A step writes its keys and values into this room, or into a copy if another state has written there.
     """
 
-    length: int = 0  # positions so far
     written: list[int] = field(default_factory=lambda: [0])  # positions that any state has written into `hidden`
     rows: Tensor | None = None  # (N,), the row of `hidden` that each row continues; None = the row of the same number
 
@@ -196,17 +195,17 @@ class CachedState(DecoderState):
 
     def with_room(self) -> "CachedState":
         """The same state with one more position, which the caller has to write."""
-        length, room = self.length, self.hidden.shape[4]
+        length, room = self.steps, self.hidden.shape[4]
         if self.rows is None and length < room and self.written[0] == length:
             self.written[0] += 1
-            return replace(self, length=length + 1)
+            return replace(self, steps=length + 1)
         if self.rows is None:
             copied = F.pad(self.hidden[..., :length, :], (0, 0, 0, _ROOM))
         else:  # no further room: a search that selects rows does so at most steps, and copies everything anyway
             layers, parts, _, heads, _, size = self.hidden.shape
             copied = self.hidden.new_empty(layers, parts, len(self), heads, length + 1, size)
             torch.index_select(self.hidden[..., :length, :], 2, self.rows, out=copied[..., :length, :])
-        return CachedState(copied, length=length + 1, written=[length + 1])
+        return CachedState(copied, steps=length + 1, written=[length + 1])
 
 
 class TransformerDecoder(TransformerStack, Decoder):
@@ -226,13 +225,13 @@ class TransformerDecoder(TransformerStack, Decoder):
         keys = keys if torch.is_grad_enabled() else keys.contiguous()  # a search reads them at every step
         return Memory(annotations, keys, padding, annotations.new_empty(len(mask), 0))
 
-    def unroll(self, memory: Memory, words: Tensor) -> DecoderOutput:
+    def unroll(self, memory: Memory, words: Tensor) -> StepOutput:
         """See `Decoder`; the contexts (Ty, B, 0) are empty: the states contain what the layers have read."""
         x = self.with_positions(words.transpose(0, 1))
         places = torch.arange(len(words), device=x.device)
         hidden = places > places[:, None]  # the positions after that of the query
         states, weights = self._run(memory, x, words.dtype, lambda _, parts: self_attention(parts, hidden))
-        return DecoderOutput(memory, words, states.transpose(0, 1), words[..., :0], weights.transpose(0, 1))
+        return StepOutput(states.transpose(0, 1), words[..., :0], weights.transpose(0, 1))
 
     def start(self, memory: Memory) -> CachedState:
         shape = len(self.layers), 2, len(memory.values), self._heads, 0, self.output_size // self._heads
@@ -240,7 +239,7 @@ class TransformerDecoder(TransformerStack, Decoder):
 
     def step(self, memory: Memory, state: DecoderState, words: Tensor) -> tuple[DecoderState, StepOutput]:
         before = cast(CachedState, state)
-        position, state = before.length, before.with_room()
+        position, state = before.steps, before.with_room()
         cache = state.hidden
         hidden = torch.arange(cache.shape[4], device=words.device)[None] > position  # (1, C): a mask has two dimensions
 

@@ -53,8 +53,8 @@ class LineTranslator:
 class ServedAligner:
     """What aligns pairs of one direction: a word aligner, or a model."""
 
-    def __init__(self, models: Models, align_config: AlignConfig, threads: int) -> None:
-        self._models, self._align_config = models, replace(align_config, threads=threads)
+    def __init__(self, models: Models, align_config: AlignConfig) -> None:
+        self._models, self._align_config = models, align_config
         self._one = models if isinstance(models, WordAligner) else models[0]
         self.source, self.target = self._one.source_language, self._one.target_language
         self.direction, self.folder, self.alignments = f"{self.source}-{self.target}", self._one.folder, True
@@ -88,7 +88,7 @@ class ServedModel(ServedAligner):
     """A model that translates and aligns, with its direction."""
 
     def __init__(self, translator: Translator, align_config: AlignConfig) -> None:
-        super().__init__([translator.loaded], align_config, translator.config.threads)
+        super().__init__([translator.loaded], replace(align_config, threads=translator.config.threads))
         self._translator, self.text_fit = translator, translator.loaded.text_fit
         self.alignments, self.aligner = translator.alignments, translator.config.aligner  # it may place tags
         self._widest = max(_WIDEST, translator.config.beam, translator.config.n_best)
@@ -132,7 +132,7 @@ class ServedModels:
         self, translators: Sequence[Translator], align_config: AlignConfig, aligners: Sequence[WordAligner] = ()
     ) -> None:
         self.models = [ServedModel(translator, align_config) for translator in translators]
-        self.aligners = [ServedAligner(aligner, align_config, align_config.threads) for aligner in aligners]
+        self.aligners = [ServedAligner(aligner, align_config) for aligner in aligners]
         for kind, several in (("model", self.models), ("word aligner", self.aligners)):
             for number, one in enumerate(several):
                 if one.direction in [other.direction for other in several[:number]]:

@@ -117,7 +117,7 @@ class Adadelta(Optimizer):
 
     kept = ("square_avg", "acc_delta")
 
-    def __init__(self, weights: Iterable[nn.Parameter], rho: float = 0.95, epsilon: float = 1e-6) -> None:
+    def __init__(self, weights: Iterable[nn.Parameter], rho: float, epsilon: float) -> None:
         super().__init__(weights, {})
         self._rho, self._epsilon = rho, epsilon
 

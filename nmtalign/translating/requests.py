@@ -67,7 +67,6 @@ class TokenizedLine:
 
     request: Request
     tokens: Tokens
-    ids: Sequence[int]
     prefix: Tokens  # begins the translation
     begin: Sequence[GivenPhrase]  # the text of the prefix, if it has one
     # For each phrase: the number of its sentence, and whether it begins with a capital at the start of a sentence.
@@ -102,7 +101,7 @@ class RequestReader:
         if (whole := list(map(whole_text, texts))) != [*texts]:
             request = replace(request, text=whole[0], prefix=whole[1], phrases=tuple(whole[2:]))
         prefix = self.target.tokenize(request.prefix) if request.prefix else []
-        tokens, ids, pieces = list[str](), list[int](), list[Piece]()
+        tokens, pieces = list[str](), list[Piece]()
         phrases = list[tuple[int, GivenPhrase, bool]]()
         for sentence, text, part, terms in self._parts(request.text):
             (own, _, copies), copied = self._loaded.ids(part), part if self._loaded.model.config.copy else ()
@@ -120,9 +119,8 @@ class RequestReader:
             prefix_ids = tuple(self._words.encode(first, copied))
             pieces.append(Piece(tuple(own), tuple(copies), prefix_ids, required, number, len(pieces), sentence))
             tokens.extend(part)
-            ids.extend(own)
         begin = self._phrases([request.prefix]) if request.prefix else []
-        return TokenizedLine(request, tokens, ids, prefix, begin, phrases, pieces)
+        return TokenizedLine(request, tokens, prefix, begin, phrases, pieces)
 
     def _parts(self, line: str) -> Iterator[tuple[int, str, Tokens, list[str]]]:
         """For each piece of a line: the number of its sentence, its text, its tokens and the targets of its terms."""

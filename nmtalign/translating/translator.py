@@ -35,7 +35,7 @@ from nmtalign.core.model import make_source
 from nmtalign.core.numerics import in_halves, in_int8, inference_precision, precision_notices, using_threads
 from nmtalign.errors import UsageError
 from nmtalign.files import parse_json
-from nmtalign.model_directory import LoadedModel, load_model
+from nmtalign.model_directory import CALIBRATION, LoadedModel, load_model
 from nmtalign.processor import return_memory
 from nmtalign.search.beam_search import (
     Array,
@@ -161,11 +161,11 @@ class Translator:
         if scorer is not None:
             self.scorer = scorer
         # The probabilities of several models together are not those that the calibration of each describes.
-        self._calibration = Calibration.parse(self.loaded.calibration) if len(self.models) == 1 else None
+        calibration = self.loaded.metadata.get(CALIBRATION, "") if len(self.models) == 1 else ""
+        self._calibration = Calibration.parse(calibration)
         self._once = once or cache(lambda read, *arguments: read(*arguments))
         glossary = self._once(Glossary.read, Path(config.glossary), config.tokenized) if config.glossary else None
         self._reader = RequestReader(self.loaded, config, glossary)
-        self._subwords = isinstance(self.loaded.tokenizers.source, Subwords)
         self._lexicon = self._once(read_lexicon, Path(config.lexicon)) if config.replace_unk and config.lexicon else {}
         self._keep_weights = self.alignments or config.replace_unk
         if config.aligner:
@@ -362,7 +362,7 @@ class Translator:
             **vars(n_best[0]),
             request=line.request,
             source_tokens=tuple(line.tokens),
-            source_unknown=line.ids.count(UNK_ID),
+            source_unknown=sum(piece.source.count(UNK_ID) for piece in line.pieces),
             n_best=n_best,
             pieces=max(1, len(found)),
             sentences=max(1, len({piece.sentence for piece in line.pieces})),
@@ -387,7 +387,7 @@ class Translator:
         for piece, hypothesis in zip(line.pieces, pieces, strict=False):
             parts, words = sentences.setdefault(piece.sentence, []), list(islice(left, len(hypothesis.tokens)))
             # Words of one sentence stay together, because the spacing of a mark depends on the words around it.
-            if self._subwords or not parts:
+            if isinstance(self.loaded.tokenizers.target, Subwords) or not parts:
                 parts.append(words)
             else:
                 parts[-1].extend(words)
@@ -420,7 +420,8 @@ class Translator:
             return tokens
         for place in self._reader.places(line, tokens):
             ids[place] = _GIVEN
-        return replace_unknowns(ids, tokens, weights, line.ids, line.tokens, self.loaded.tokenizers, self._lexicon)
+        source_ids = [number for piece in line.pieces for number in piece.source]
+        return replace_unknowns(ids, tokens, weights, source_ids, line.tokens, self.loaded.tokenizers, self._lexicon)
 
 
 @lru_cache(4)

@@ -97,7 +97,8 @@ def test_a_trained_model_knows_its_confidence(reversal, trained, tmp_path, round
     confidence = [each.confidence for each in found]
     assert all(0 < each < 1 for each in confidence)
     assert sum(confidence) / COUNT == pytest.approx(sum(chrf) / COUNT, abs=0.02)
-    assert translator.loaded.calibration == str(Calibration.fit([math.exp(each.score) for each in found], chrf))
+    calibration = Calibration.fit([math.exp(each.score) for each in found], chrf)
+    assert translator.loaded.metadata["calibration"] == str(calibration)
     export_model(folder, tmp_path / "slim")
     exported = Translator.load(tmp_path / "slim", beam=1, allow_unk=True, threads=1, device="cpu")
     (alone,) = exported.translate([dev.source.text(0)])

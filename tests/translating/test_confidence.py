@@ -69,7 +69,7 @@ def test_only_one_calibrated_model_gives_a_confidence(tmp_path, random_model_dir
     (without,) = plain.translate(["the fox"])
     assert without.confidence is None
     assert "confidence" not in json.loads(OutputFormat(TranslateConfig(format="json")).lines(0, without))
-    loaded = replace(plain.loaded, calibration=str(Calibration(-1.0, 4.0, 100)))
+    loaded = replace(plain.loaded, metadata={"calibration": str(Calibration(-1.0, 4.0, 100))})
     found, blank = Translator(loaded, plain.config).translate(["the fox", ""])
     best = found.n_best[0]
     probability = math.exp(best.log_prob / (len(best.tokens) + 1))
