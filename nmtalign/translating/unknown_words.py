@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from nmtalign.text.languages import SENTENCE_ENDS, capitalised, lower_case, upper_case
+from nmtalign.text.languages import SENTENCE_ENDS, capitalised, count_unspaced, lower_case, upper_case
 from nmtalign.text.tokenizer import UNK_ID, WORD_START, Subwords, Tokenizers, is_word_or_number, read_entries
 
 Weights = npt.NDArray[np.float32]
@@ -62,6 +62,7 @@ def replace_unknowns(
         # Only the unknown piece of a word is copied; its other pieces have their own places in the translation.
         copies = [token if k in unknown else word_start + words[k] for k, token in enumerate(source_tokens)]
     languages = tokenizers.source_language, tokenizers.target_language
+    unspaced = isinstance(tokenizers.target, Subwords) and tokenizers.target.unspaced
     elide = tokenizers.kind == "moses" and languages[1] == "fr"
     capital = _is_capitalised(next(filter(is_word_or_number, words), ""))
     firsts = accumulate((piece.shape[1] - 1 for piece in weights), initial=0)  # the first source token of each piece
@@ -73,6 +74,10 @@ def replace_unknowns(
         used.add(place)
         translation = _translation(words, place, lexicon, languages)
         word = copies[place] if translation is None else word_start + translation
+        before, bare = replaced[row - 1] if row else "", word.removeprefix(word_start)
+        beside = before[-1:] + bare[:1]  # in a text without spaces, only Latin words and the like have one between them
+        if before == WORD_START or (unspaced and (count_unspaced(beside) or not beside.isalnum())):
+            word = bare
         starts = capital and word.islower() and _starts_sentence(replaced, row)
         replaced[row] = _capitalised(word, languages[1]) if starts else word
         if elide and row and ids[row - 1] >= 0:  # given words stay as they are
