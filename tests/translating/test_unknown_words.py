@@ -77,6 +77,8 @@ def test_each_unknown_is_replaced_by_what_it_is_aligned_with():
         assert replace(ids, tokens, [weights], marked, lexicon, unknown, pieces) == expected
     after_a_start = replace(ids, ["<unk>", "▁", "<unk>", "<unk>"], [weights], ["▁Ann", "▁sees", "▁it"], {}, (), pieces)
     assert after_a_start == ["▁Ann", "▁", "it", "▁sees"]  # one space
+    marked = replace(ids, tokens, [weights], ["▁(Ann", "▁sees", "▁hedgehogs."], lexicon, (), pieces)
+    assert marked == ["▁Ann", "voit", "▁hérissons", "▁regarde"]  # marks have their own places in the translation
     assert tokens[0] == "<unk>"
     assert replace(ids, tokens, [weights[:, 3:]], [], lexicon) == tokens
     assert replace([-1, 5, -1, -1], tokens, [weights], words, lexicon) == tokens  # a prefix
