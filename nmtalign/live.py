@@ -7,6 +7,7 @@ the vocabularies and the tokenisers into the page.
 import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text
 from nmtalign.model_directory import SCALE, LoadedModel, int8_rows, load_model
-from nmtalign.text.languages import check_pairs, main_language
+from nmtalign.text.languages import check_pairs, main_language, word_count
 from nmtalign.text.lines import SIDES, read_pairs
 from nmtalign.text.tokenizer import Subwords, Tokenizer
 from nmtalign.version import __version__
@@ -129,7 +130,7 @@ def _facts(loaded: LoadedModel) -> dict[str, Any]:
 
 def _samples(pairs: Iterator[tuple[str, str]], limit: int | None) -> list[tuple[str, str]]:
     """At most `limit` pairs of a test set, of all lengths up to 40 words, the shortest first."""
-    fitting = [pair for pair in islice(pairs, 20 * limit if limit else None) if 0 < len(pair[0].split()) <= _LONGEST]
-    fitting.sort(key=lambda pair: len(pair[0].split()))
+    counted = ((word_count(pair[0]), pair) for pair in islice(pairs, 20 * limit if limit else None))
+    fitting = [pair for count, pair in sorted(counted, key=itemgetter(0)) if 0 < count <= _LONGEST]
     step = max(1, -(-len(fitting) // limit)) if limit else 1
     return fitting[::step]

@@ -207,6 +207,9 @@ def test_the_page_is_inert_and_says_what_it_contains(random_model_directory, tmp
     assert "examples: 2" in notes[0]
     assert samples_of(page) == [["the car", "la voiture"], [f"the red {HOSTILE}", "la"]]
     assert samples_of(page_of(tmp_path, search).read_text()) == []
+    for path in texts:  # in text without spaces, two letters are a word
+        path.write_text(f"{'的' * 82}\n你好世界\n你好\n")
+    assert samples_of(page_of(tmp_path, search, texts=texts).read_text()) == [["你好"] * 2, ["你好世界"] * 2]
 
 
 def test_the_command_takes_the_model_and_the_test_set_of_the_workspace(random_model_directory, nmtalign, tmp_path):

@@ -61,6 +61,7 @@ _UNIT = regex.compile(
     regex.IGNORECASE,
 )
 _OF_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]")  # what isalnum() knows, and the marks of letters
+_OF_SPACED_WORD = regex.compile(rf"(?![{UNSPACED}]){_OF_WORD.pattern}")
 _CHUNK = re.compile(rf".{{1,2000}}(?:(?<=[{SENTENCE_ENDS}])\s+|\Z)|.{{1,2000}}\s|.{{1,2000}}", re.DOTALL)
 _IN_WORDS = str.maketrans("", "", "\u00ad\u2060")  # soft hyphens and word joiners, which no translation needs
 _SOFT = "\ue000"  # before the end of a line inside a cue
@@ -273,17 +274,20 @@ def _spaced(marks: Sequence[tuple[Mark, str]], between: str, left: str, right: s
     done = marks[0][1]
     for (one, _), (other, text) in pairwise(marks):
         done += (" " if one.after.isspace() or other.before.isspace() else "") + text
+    # A placeholder touches letters of Chinese or another unspaced script, but not words of the translation instead.
+    of_word = _OF_WORD if done[0] == "<" else _OF_SPACED_WORD
     before, after = marks[0][0].before, marks[-1][0].after
     if any(mark.line for mark, _ in marks):  # beside the end of a line no blank is needed
         blank = " " if left and before.isspace() and not re.match(rf"[\s{_SOFT}]", done) else ""
         return blank + done + (" " if right and after.isspace() and not done[-1].isspace() else "")
     if left and right:
-        blank = " " if before.isspace() else "" if _OF_WORD.match(before) or after.isspace() else between
+        blank = " " if before.isspace() else "" if of_word.match(before) or after.isspace() else between
         end = " " if after.isspace() and right.isalnum() else between
-        return blank + done + ("" if (blank and after.isalnum()) or done[-1].isspace() else end)
+        return blank + done + ("" if (blank and of_word.match(after)) or done[-1].isspace() else end)
     # A blank replaces a sign that was beside the marks in the source and is not beside them now.
     own, beside, edge = (before, left, done[0]) if left else (after, right, done[-1])
-    blank = " " if own and own != beside and not _OF_WORD.match(own) and not edge.isspace() else ""
+    touches = _OF_WORD.match(own) and (of_word.match(own) or not of_word.match(beside))
+    blank = " " if own and own != beside and not touches and not edge.isspace() else ""
     return blank + done if left else done + blank
 
 

@@ -117,6 +117,7 @@ class Tokenizer(ABC):
     """A tokeniser whose tokens, which contain neither spaces nor `\\n`, are words unless a subclass says otherwise."""
 
     kind: str  # the name of the tokeniser in tokenizer.json
+    unspaced = False  # whether its text has no spaces between words
 
     @abstractmethod
     def tokenize(self, line: str) -> list[str]:
@@ -159,8 +160,6 @@ class Subwords(Tokenizer):
     In text without spaces between words (`unspaced`), each token is a word.
     """
 
-    unspaced = False
-
     @abstractmethod
     def pieces(self) -> Sequence[str]:
         """All tokens of the tokeniser, without the unknown one."""
@@ -170,12 +169,9 @@ class Subwords(Tokenizer):
         return self.unspaced or token.startswith(WORD_START)
 
     def words(self, tokens: Sequence[str]) -> list[str]:
-        """The text of each word, without the "▁" before it."""
+        """The text of each word, without the "▁" before it, which may also be a word."""
         starts = self.word_starts(tokens) or range(len(tokens) + 1)
-        return [self._word(tokens[start:stop]) for start, stop in pairwise(starts)]
-
-    def _word(self, tokens: Sequence[str]) -> str:
-        return self.detokenize(tokens)
+        return [self.detokenize(tokens[start:stop]) or WORD_START for start, stop in pairwise(starts)]
 
 
 class TextBytes(Subwords):
@@ -224,8 +220,7 @@ class SentencePieces(Subwords):
             raise FormatError("not a sentencepiece model")
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-            known = (number for number in range(len(self._processor)) if not self._processor.is_unknown(number))
-            self._numbers = list(known)
+            self._numbers = [one for one in range(len(self._processor)) if not self._processor.is_unknown(one)]
             frequent = self.pieces()[:_FREQUENT]  # raises ValueError for a piece that is not UTF-8
         except (RuntimeError, ValueError, OSError):
             raise FormatError("not a sentencepiece model") from None
@@ -272,9 +267,6 @@ class SentencePieces(Subwords):
     def detokenize(self, tokens: Sequence[str]) -> str:
         """The joined pieces, with a space for each "▁"."""
         return "".join(tokens).replace(WORD_START, " ").strip(" ")
-
-    def _word(self, tokens: Sequence[str]) -> str:
-        return "".join(tokens).removeprefix(WORD_START) or WORD_START
 
     def _is_word_by_word(self) -> bool:
         """Whether the pieces of a word never depend on its neighbours, so that they can be cached.
@@ -981,22 +973,18 @@ def read_entries(path: Path) -> Iterator[tuple[str, str, float]]:
     """
     path = lexicon_file(path)
     for number, line in enumerate(read_lines(path), 1):
-        entry = _entry(path, number, line)
-        if NO_WORD.isdisjoint(entry[:2]):
-            yield entry
-
-
-def _entry(path: Path, number: int, line: str) -> tuple[str, str, float]:
-    where, fields = f"{path}: line {number}", [field for field in line.replace("\t", " ").split(" ") if field]
-    if len(fields) not in (2, 3):
-        raise InputError(f"{where}: {len(fields)} fields; a lexicon has `source target` or `source target probability`")
-    try:
-        probability = float(fields[2]) if len(fields) == 3 else 1.0
-    except ValueError:
-        probability = math.nan
-    if math.isnan(probability):
-        raise InputError(f"{where}: {fields[2]!r} is not a probability; write a number such as 0.5")
-    return fields[0], fields[1], probability
+        where, fields = f"{path}: line {number}", [field for field in line.replace("\t", " ").split(" ") if field]
+        if len(fields) not in (2, 3):
+            rule = "a lexicon has `source target` or `source target probability`"
+            raise InputError(f"{where}: {len(fields)} fields; {rule}")
+        try:
+            probability = float(fields[2]) if len(fields) == 3 else 1.0
+        except ValueError:
+            probability = math.nan
+        if math.isnan(probability):
+            raise InputError(f"{where}: {fields[2]!r} is not a probability; write a number such as 0.5")
+        if NO_WORD.isdisjoint(fields[:2]):
+            yield fields[0], fields[1], probability
 
 
 def load_vocabularies(folder: Path, config: ModelConfig) -> Vocabularies:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import regex
 
-from nmtalign.text.languages import SENTENCE_ENDS, capitalised, lower_case, upper_case
+from nmtalign.text.languages import SENTENCE_ENDS, capitalised, count_unspaced, lower_case, upper_case
 from nmtalign.text.tokenizer import UNK_ID, WORD_START, Subwords, Tokenizers, is_word_or_number, read_entries
 
 Weights = npt.NDArray[np.float32]
@@ -15,6 +16,7 @@ Weights = npt.NDArray[np.float32]
 _UNKNOWN_SHARE = 0.3  # share of the largest weight: an unknown source word with this weight is preferred to known ones
 _UNUSED_SHARE = 0.1  # likewise, an unused source word is preferred to used ones
 _VOWELS = frozenset("aàâäeéèêëiîïoôöuùûüœæ")
+_MARKS = regex.compile(r"\A\p{P}+|\p{P}+\Z")
 _ELIDED = {"le": "l'", "la": "l'", "de": "d'", "ne": "n'", "se": "s'", "que": "qu'"}
 _FULL = {"l'": "le", "d'": "de", "n'": "ne", "s'": "se", "qu'": "que"}
 
@@ -56,7 +58,8 @@ def replace_unknowns(
     unknown = {place for place, number in enumerate(source_ids) if number == UNK_ID}
     words, copies, word_start = source_tokens, source_tokens, ""
     if isinstance(tokenizers.source, Subwords):
-        names, word_start = tokenizers.source.words(source_tokens), WORD_START
+        word_start, names = WORD_START, tokenizers.source.words(source_tokens)
+        names = [_MARKS.sub("", name) or name for name in names]  # the pieces of a mark are not those of a word
         later = map(tokenizers.source.starts_word, source_tokens[1:])
         words = [names[word] for word in accumulate(later, initial=0)]
         # Only the unknown piece of a word is copied; its other pieces have their own places in the translation.
@@ -73,6 +76,10 @@ def replace_unknowns(
         used.add(place)
         translation = _translation(words, place, lexicon, languages)
         word = copies[place] if translation is None else word_start + translation
+        before, bare = replaced[row - 1] if row else "", word.removeprefix(word_start)
+        beside = before[-1:] + bare[:1]  # in a text without spaces, only Latin words and the like have one between them
+        if before == WORD_START or (tokenizers.target.unspaced and (count_unspaced(beside) or not beside.isalnum())):
+            word = bare
         starts = capital and word.islower() and _starts_sentence(replaced, row)
         replaced[row] = _capitalised(word, languages[1]) if starts else word
         if elide and row and ids[row - 1] >= 0:  # given words stay as they are

@@ -295,13 +295,18 @@ async function partsOf(count) {
   return parts;
 }
 
+/* The words of a text between spaces, each with the space before it; of a script without spaces, its letters. */
+const UNSPACED = String.raw`\p{sc=Han}\p{sc=Hira}\p{sc=Kana}\p{sc=Thai}\p{sc=Laoo}\p{sc=Khmr}\p{sc=Mymr}\p{sc=Tibt}`;
+const WORD = new RegExp(String.raw` *[${UNSPACED}]\p{M}*| *[^ ${UNSPACED}]+`, "gu");
+const wordsOf = (text) => text.match(WORD) ?? [];
+const bareOf = (word) => word.toLowerCase().match(/[\p{L}\p{N}\p{M}]+/gu) ?? [];
+
 /* Whether each word of a text can be paired with an equal word of the reference; each of these serves once. */
 function kept(text, reference) {
   const left = new Map();
-  for (const word of reference.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []) left.set(word, (left.get(word) ?? 0) + 1);
-  return text.split(" ").map((word) => {
-    const bare = word.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
-    const isKept = bare.every((one) => left.get(one) > 0);
+  for (const word of wordsOf(reference).flatMap(bareOf)) left.set(word, (left.get(word) ?? 0) + 1);
+  return wordsOf(text).map((word) => {
+    const bare = bareOf(word), isKept = bare.every((one) => left.get(one) > 0);
     for (const one of bare) left.set(one, (left.get(one) ?? 0) - 1);
     return isKept;
   });
@@ -314,9 +319,9 @@ async function measure(count) {
     const reference = parts.map(([, target]) => target).join(" ");
     const found = [];
     for (const { number, uniform } of systems) found.push(await ask("translate", { number, uniform, text, beam: 1 }));
-    const wanted = reference.split(" ").filter(isWord).length || 1;
+    const wanted = wordsOf(reference).filter(isWord).length || 1;
     known.set(count, { text, found: found.map((one) => {
-      const own = kept(one.text, reference), words = one.text.split(" ");
+      const own = kept(one.text, reference), words = wordsOf(one.text);
       return { words, own, share: Math.min(1, words.filter((word, k) => own[k] && isWord(word)).length / wanted) };
     }), length: found[0].source.length - 1 });
   }
@@ -330,7 +335,8 @@ async function showLength() {
   if (known !== measured || value !== lengthSlider.input.value) return; // a later change has overtaken it
   const card = (head, ...words) => make("div", { class: "card" }, make("h3", {}, head), make("p", { class: "words", dir: "auto" }, ...words));
   $("texts").replaceChildren(card("Source", text), ...found.map(({ words, own, share }, k) => {
-    const made = card(systems[k].name, ...words.flatMap((word, w) => [own[w] ? word : make("mark", { class: "wrong" }, word), " "]));
+    const made = card(systems[k].name, ...words.flatMap((word, w) => (
+      own[w] ? [word] : [word.startsWith(" ") ? " " : "", make("mark", { class: "wrong" }, word.trimStart())])));
     made.append(make("p", { class: "quiet" }, `${percent(share)} of the words of the reference are found.`));
     return made;
   }));
@@ -518,7 +524,7 @@ $("facts").textContent = live.models.map(({ facts }) => facts).join(" · ");
 
 const described = stored("live-model"), weights = stored("live-weights");
 Promise.all(described.map((text, k) => ask("load", { model: JSON.parse(text), weights: weights[k] }))).then(async () => {
-  const first = live.samples.find(([source]) => source.split(" ").length >= 6) ?? live.samples.at(-1);
+  const first = live.samples.find(([source]) => wordsOf(source).length >= 6) ?? live.samples.at(-1);
   if (first) setText(...first);
   await restart("page opened");
   document.documentElement.dataset.ready = "1";

@@ -474,6 +474,11 @@ def test_an_empty_mark_keeps_the_blanks_around_it():
         ("({x}) the fox", "le renard", 0, "{x} le renard"),
         ("{x}) the fox", ") le renard", 0, "{x}) le renard"),
         ("the {x} fox", "l'homme", 1, "l' {x} homme"),
+        ("去{x}饭店", "the hotel", 1, "the {x} hotel"),
+        ("去{x}饭店", "宿に", 1, "宿{x}に"),
+        ("{x}饭店", "hotel", 0, "{x} hotel"),
+        ("饭店{x}", "hotel", 1, "hotel {x}"),
+        ("饭店{x}", "宿", 1, "宿{x}"),
     ],
 )
 def test_an_empty_mark_does_not_touch_a_word_from_which_a_sign_separated_it(text, translation, place, expected):

@@ -119,7 +119,7 @@ def test_any_tokens_are_one_line_of_text(tokens):
 def test_tokens_of_bytes_are_readable():
     assert " ".join(TextBytes().tokenize(" Zoé\t<E2> ▁ ")) == "▁ Z o <C3> <A9> ▁ < E 2 > ▁ <E2> <96> <81>"
     assert TextBytes().detokenize(["▁", "a", "<C3>", "b", "<0A>", "▁", "<A9>"]) == "a\ufffdb\ufffd \ufffd"
-    assert TextBytes().words(["<C3>", "<A9>", "▁", "a", "▁"]) == ["é", "a", ""]
+    assert TextBytes().words(["<C3>", "<A9>", "▁", "a", "▁"]) == ["é", "a", "▁"]  # "" is `</s>` in an alignment file
     assert TextBytes().detokenize(["▁", "a", "▁Zoé", "<unk>"]) == "a Zoé<unk>"
     assert len({*BYTE_TOKENS}) == 256
     assert not any(not token.isprintable() or " " in token for token in BYTE_TOKENS)

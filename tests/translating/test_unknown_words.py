@@ -75,9 +75,22 @@ def test_each_unknown_is_replaced_by_what_it_is_aligned_with():
         (["▁a", "nn", "▁saw"], (1,), ["nn", "voit", "▁saw", "▁ann"]),  # only the piece that is unknown is copied
     ):
         assert replace(ids, tokens, [weights], marked, lexicon, unknown, pieces) == expected
+    after_a_start = replace(ids, ["<unk>", "▁", "<unk>", "<unk>"], [weights], ["▁Ann", "▁sees", "▁it"], {}, (), pieces)
+    assert after_a_start == ["▁Ann", "▁", "it", "▁sees"]  # one space
+    marked = replace(ids, tokens, [weights], ["▁(Ann", "▁sees", "▁hedgehogs."], lexicon, (), pieces)
+    assert marked == ["▁Ann", "voit", "▁hérissons", "▁regarde"]  # marks have their own places in the translation
     assert tokens[0] == "<unk>"
     assert replace(ids, tokens, [weights[:, 3:]], [], lexicon) == tokens
     assert replace([-1, 5, -1, -1], tokens, [weights], words, lexicon) == tokens  # a prefix
+
+
+def test_no_space_is_put_into_a_text_without_spaces():
+    pieces = Tokenizers(Pieces(), Pieces())
+    pieces.target.unspaced = True
+    words, weights = ["▁hotel", "▁Hilton", "▁Zürich"], rows(0, 0, 1, 2, width=3)
+    ids, tokens = [5, *[UNK_ID] * 3], ["去", *["<unk>"] * 3]
+    found = replace(ids, tokens, [weights], words, {"hotel": "饭店"}, (), pieces)
+    assert found == ["去", "饭店", "Hilton", "▁Zürich"]
 
 
 @pytest.mark.parametrize(

@@ -310,6 +310,16 @@ def test_a_weight_that_is_changed_with_the_keyboard_changes_the_translation(brow
     assert text(browser, "#translation") == before
 
 
+def test_the_live_page_compares_the_letters_of_a_text_without_spaces(browser, live):
+    browser.open(live)
+    for text, reference, same in (
+        ("我们去IBM 的。", "我去 IBM", [True, False, True, True, False, True]),
+        ("हिन्दी है", "है न ह द", [False, True]),  # vowel signs are parts of words
+        ("la maison rouge.", "Rouge la", [True, False, True]),
+    ):
+        assert browser.run("return kept(...arguments)", text, reference) == same
+
+
 @pytest.mark.parametrize("width", [360, 800])
 def test_each_word_has_one_line_and_each_weight_can_be_dragged_to_1(browser, live, width):
     browser.size(width, 800)
