@@ -170,6 +170,8 @@ def process_pool(workers: int, *shared: Any, killed: str = _KILLED) -> Iterator[
             # The work in progress could take minutes, and its results are not needed.
             for child in set(multiprocessing.active_children()) - others:
                 child.terminate()
+            # The reader of a result whose process has ended within it would wait as long as this end is open.
+            pool._result_queue._writer.close()  # type: ignore[attr-defined]
             pool.shutdown(cancel_futures=True)
             if isinstance(error, BrokenProcessPool):
                 raise ResourceError(killed) from None
