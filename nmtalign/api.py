@@ -275,15 +275,16 @@ def serve(
     align: AlignConfig | None = None,
     notify: Callable[[str], None] = lambda message: None,
     ready: Callable[[str, str], None] = lambda address, directions: None,
+    stopping: "Callable[[Callable[[str], None]], AbstractContextManager[Any]]" = nullcontext,
     **settings: Any,
 ) -> None:
     """Serves models over HTTP, as `nmtalign serve` does, until SIGINT or SIGTERM; `application` is for other servers.
 
     Each model translates another direction; the folder of `nmtalign link` aligns. `settings` are those of the sections
     [serve] and [translate], such as port=8080 and beam=5; `config`, `translate` and `align` are the same as objects.
-    `ready` is called with the address and the directions when requests are answered. Raises UsageError for a wrong
-    setting, for two models of one direction, and if Starlette or uvicorn is missing, and ResourceError for a port that
-    is taken.
+    `ready` is called with the address and the directions when requests are answered. `stopping(stop)` makes a context
+    around the server, in which `stop(reason)` ends it. Raises UsageError for a wrong setting, for two models of one
+    direction, and if Starlette or uvicorn is missing, and ResourceError for a port that is taken.
     """
     layer = argument_layer("serve", settings, ServeConfig, TranslateConfig)
     config, translate = config or resolve(ServeConfig, layer), translate or resolve(TranslateConfig, layer)
@@ -308,10 +309,11 @@ def serve(
                 notify(notice)
             host = str(bound.getsockname()[0])
             server = make_server(make_application(served, config, notify, host), config)
-            ready(url_of(bound), ", ".join(served.directions()))
-            if not (host.startswith("127.") or host == "::1"):
-                notify("other machines can reach this server, and it has no password")
-            asyncio.run(answer(server, bound, notify))
+            with stopping(lambda reason: setattr(server, "should_exit", True)):
+                ready(url_of(bound), ", ".join(served.directions()))
+                if not (host.startswith("127.") or host == "::1"):
+                    notify("other machines can reach this server, and it has no password")
+                asyncio.run(answer(server, bound, notify))
 
 
 def export(

@@ -1,5 +1,6 @@
 """`nmtalign reproduce`: the paper's experiments on the workspace's corpus, and a report on them."""
 
+import contextlib
 from pathlib import Path
 
 import typer
@@ -41,11 +42,9 @@ def reproduce(
     tell = notifier(quiet)
     made = Reproduction(chosen.workspace, chosen.settings, output, tell, silent=quiet)
     signals.detail = lambda: "; the same command resumes"
-    with folder_lock(output), signals.stopping(made.stop):
-        try:
-            made.run()
-        except Halted:
-            signals.check()
+    with folder_lock(output), signals.stopping(made.stop), contextlib.suppress(Halted):
+        made.run()
+    signals.check()
     failed = sum(map(bool, made.failures.values()))
     tell(f"{write_report(made)}: written" + (f", but {failed} of the commands failed" if failed else ""))
     if failed:

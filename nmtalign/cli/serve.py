@@ -51,4 +51,6 @@ def serve(
         align=resolve(AlignConfig, chosen.workspace.section("align")),
         notify=common.say,
         ready=ready,
+        stopping=common.signals.stopping,
     )
+    common.signals.check()

@@ -123,8 +123,7 @@ def tokenize_pairs(
     steps = itertools.chain(itertools.repeat(1, _COUNTED_WHOLE), itertools.repeat(_COUNTED_STEP))
     work = zip(itertools.chain(head, blocks), steps if spacing else itertools.repeat(0), strict=False)
     if len(head) < PARALLEL_FROM:
-        for block, step in work:
-            yield tokenize_chunk(tokenizers, longest, block, step)
+        yield from (tokenize_chunk(tokenizers, longest, *one) for one in work)
         return
     waiting: deque[Future[Chunk]] = deque()
     with process_pool(workers, tokenizers, longest) as pool:
@@ -132,8 +131,7 @@ def tokenize_pairs(
             waiting.append(pool.submit(_work, block, step))
             if len(waiting) >= _IN_FLIGHT * workers:
                 yield waiting.popleft().result()
-        for future in waiting:
-            yield future.result()
+        yield from (future.result() for future in waiting)
 
 
 class _Pool(ProcessPoolExecutor):
@@ -170,6 +168,7 @@ def process_pool(workers: int, *shared: Any, killed: str = _KILLED) -> Iterator[
             # The work in progress could take minutes, and its results are not needed.
             for child in set(multiprocessing.active_children()) - others:
                 child.terminate()
+            pool._result_queue._writer.close()  # type: ignore[attr-defined] # the reader of half a result would wait
             pool.shutdown(cancel_futures=True)
             if isinstance(error, BrokenProcessPool):
                 raise ResourceError(killed) from None

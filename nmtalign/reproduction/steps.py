@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, count
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +186,7 @@ class Reproduction:
         self.failures: dict[str, str] = {}  # by the file that is missing: the reason, "" if its command was not run
         self._notify, self._silent = notify, silent or settings.jobs > 1
         self._running: set[subprocess.Popen[str]] = set()
-        self._halted, self._lock, self._count, self._total = "", threading.Lock(), 0, 0
+        self._halted, self._lock, self._numbers, self._total = "", threading.Lock(), count(1), 0
         # A process that was killed may have left only the folder of the settings, which are written first.
         foreign = any(path.name != "settings" for path in folder.iterdir()) if folder.is_dir() else False
         if foreign and not (folder / "settings/corpus.toml").is_file():
@@ -377,9 +377,7 @@ class Reproduction:
         """Runs a step unless its file exists; returns whether it does then."""
         if self._halted:
             raise Halted(self._halted)
-        with self._lock:
-            self._count += 1
-            number = self._count
+        number = next(self._numbers)
         if any(needed.makes in self.failures for needed in step.after):
             self.failures[step.makes] = ""
             return False

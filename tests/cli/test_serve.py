@@ -178,6 +178,15 @@ def test_the_settings_of_the_workspace(serve, random_model, nmtalign, tmp_path):
     assert ended(process, signal.SIGTERM)[0] == 143
 
 
+def test_a_signal_before_the_first_request_is_one_line(serve, random_model):
+    """It comes after the address is printed, while the loop that answers requests is made."""
+    early = "import signal\nfrom asyncio.base_events import BaseEventLoop as Loop\nfrom nmtalign.cli.app import main\n"
+    early += "make = Loop.__init__\ndef made(loop):\n    signal.raise_signal(signal.SIGTERM)\n    make(loop)\n"
+    early += "Loop.__init__ = made\nmain()"
+    process, _ = serve("-q", "-m", random_model, start=lambda *arguments: [sys.executable, "-c", early, *arguments])
+    assert ended(process, 0) == (143, "nmtalign: error: ended by SIGTERM\n")
+
+
 def test_an_aligner_of_the_same_direction_and_an_address_in_short_form(serve, random_model, nmtalign, tmp_path):
     """The direction is printed once, and the printed address is answered."""
     nmtalign("link", *write_pairs(tmp_path, "a", [("a red boat", "un bateau rouge")] * 3), "-o", "aligner")

@@ -116,6 +116,17 @@ def test_processes_do_not_run_the_script_of_the_user(tmp_path):
     assert subprocess.check_output([sys.executable, script], text=True) == "[1, 2]\n"
 
 
+def test_an_error_while_a_process_sends_a_result_ends_the_pool():
+    code = (
+        "from multiprocessing.connection import wait\nfrom nmtalign.data.pipeline import process_pool\n"
+        "with process_pool(1) as pool:\n"
+        "    pool.submit(bytes, 1 << 26)\n"  # far more than a pipe takes at once
+        "    wait([pool._result_queue._reader])\n"
+        "    raise SystemExit(7)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=100, check=False).returncode == 7
+
+
 def test_ctrl_c_while_a_process_starts_reaches_only_the_caller():
     code = (
         "import os, signal, time\nfrom nmtalign.data.pipeline import process_pool\n"
