@@ -168,7 +168,8 @@ def process_pool(workers: int, *shared: Any, killed: str = _KILLED) -> Iterator[
             # The work in progress could take minutes, and its results are not needed.
             for child in set(multiprocessing.active_children()) - others:
                 child.terminate()
-            pool._result_queue._writer.close()  # type: ignore[attr-defined] # the reader of half a result would wait
+            with contextlib.suppress(AttributeError):  # while it is open, the reader of half a result waits
+                pool._result_queue._writer.close()  # type: ignore[attr-defined]
             pool.shutdown(cancel_futures=True)
             if isinstance(error, BrokenProcessPool):
                 raise ResourceError(killed) from None
