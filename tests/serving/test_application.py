@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import chain
 from urllib.parse import urlencode
@@ -605,15 +606,10 @@ def test_lines_that_require_many_phrases_are_few_in_a_batch(held):
 
 def in_thread(work):
     """Starts work; returns a function that waits for its result."""
-    results = []
-    thread = threading.Thread(target=lambda: results.append(work()))
-    thread.start()
-
-    def result():
-        thread.join(PATIENCE)
-        return results[0]
-
-    return result
+    pool = ThreadPoolExecutor(1)
+    started = pool.submit(work)
+    pool.shutdown(wait=False)
+    return partial(started.result, PATIENCE)
 
 
 def test_a_request_that_takes_too_long_is_refused_and_dropped(held):
