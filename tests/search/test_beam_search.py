@@ -209,16 +209,6 @@ def test_a_least_length_bans_the_end():
     assert [len(best[0].tokens) for best in found] == [3]
 
 
-def test_unknown_word_is_banned_unless_allowed():
-    table = torch.zeros(50, WORDS, WORDS)
-    table[0, :, 1] = 5.0
-    table[1, :, 0] = 5.0
-    scorer = TableScorer(table)
-    assert search(scorer, [[2]], beam=3, allow_unk=True)[0][0].tokens == (1,)
-    for hypothesis in search(scorer, [[2]], beam=9, n_best=9)[0]:
-        assert 1 not in hypothesis.tokens
-
-
 @pytest.mark.parametrize("beam", [3, 8, 12])
 def test_a_hypothesis_without_a_continuation_never_continues_the_row_of_a_neighbour(monkeypatch, beam):
     scorer = TableScorer.random(beam)
