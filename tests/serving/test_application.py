@@ -640,18 +640,12 @@ def test_short_lines_do_not_wait_for_a_long_one(held, aligner):
         assert [first()[0], other()[0]] == [200, 200]
 
 
+WORK = [("lines", {}), ("lines", {"sample": "true"}), ("pairs", {})]
+WORK += [("pairs", {"reading": reading}) for reading in ("posterior", "shifted")]
+
+
 @pytest.mark.parametrize("system", ["rnnsearch", "transformer", "copy"])
-@pytest.mark.parametrize(
-    ("method", "settings"),
-    [
-        ("lines", {}),
-        ("lines", {"sample": "true"}),
-        ("pairs", {}),
-        ("pairs", {"reading": "posterior"}),
-        ("pairs", {"reading": "shifted"}),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("method", "settings"), WORK, ids=str)
 def test_work_for_no_waiting_client_ends_at_its_next_step(random_model_directory, tmp_path, method, settings, system):
     folder = random_model_directory(tmp_path, **SYSTEMS[system])
     model = ServedModel(Translator.load(folder, device="cpu"), AlignConfig())
