@@ -40,7 +40,7 @@ try:
 except SystemExit:
     import matplotlib
 """
-    environment = {**os.environ, "MPLBACKEND": "module://unknown"}
+    environment = {**os.environ, "MPLBACKEND": "unknown"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
 

@@ -15,19 +15,7 @@ import pytest
 
 from nmtalign import files
 from nmtalign.errors import ResourceError, UsageError
-from nmtalign.files import (
-    PartialFile,
-    atomic_path,
-    atomic_text,
-    disk_errors,
-    folder_lock,
-    keep_mode,
-    make_folder,
-    refusal,
-    stays_in_place,
-    stream_number,
-    sweep,
-)
+from nmtalign.files import PartialFile, atomic_path, atomic_text, disk_errors, folder_lock
 from nmtalign.hdf5 import is_hdf5
 from nmtalign.text.lines import read_lines
 
@@ -112,9 +100,9 @@ def test_what_killed_processes_left_is_swept_away_and_nothing_else(tmp_path):
     kept = [".out.txt.1.partial", "config.json.partial", ".best.safetensors", "best.safetensors"]
     for name in (*swept, *kept):
         (tmp_path / name).write_text("")
-    sweep(tmp_path)
+    files.sweep(tmp_path)
     assert {entry.name for entry in tmp_path.iterdir()} == {*kept}
-    sweep(tmp_path / "missing")
+    files.sweep(tmp_path / "missing")
 
 
 def test_a_file_is_renamed_only_once_the_disk_has_it(tmp_path, monkeypatch):
@@ -157,7 +145,7 @@ def test_a_link_to_a_folder_that_does_not_exist_yet_becomes_one(tmp_path):
     assert (tmp_path / "model").is_symlink()
     (tmp_path / "circle").symlink_to("circle")
     with pytest.raises(ResourceError, match="circle: "):
-        make_folder(tmp_path / "circle")
+        files.make_folder(tmp_path / "circle")
 
 
 def test_a_locked_folder_is_refused_and_left_alone(tmp_path):
@@ -228,8 +216,8 @@ STREAMS = {"/dev/stdout": 1, "/dev/../dev/stderr": 2, "/dev/fd/63": 63, "/proc/s
 
 @pytest.mark.parametrize(("name", "number"), [*STREAMS.items(), ("1", None)])
 def test_names_of_streams(name: str, number: int | None) -> None:
-    assert stream_number(Path(name)) == number
-    assert stays_in_place(Path(name)) == (name != "1")
+    assert files.stream_number(Path(name)) == number
+    assert files.stays_in_place(Path(name)) == (name != "1")
 
 
 def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
@@ -271,7 +259,7 @@ def test_without_the_group_of_before_a_file_is_no_more_open_than_for_others(tmp_
     with path.open("rb") as stream, monkeypatch.context() as changed:
         changed.setattr(os, "fchown", refuse)
         changed.setattr(os, "fstat", lambda number: SimpleNamespace(st_gid=group + 1))
-        keep_mode(stream.fileno(), path)
+        files.keep_mode(stream.fileno(), path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
@@ -304,7 +292,7 @@ def test_an_error_names_what_was_refused_of_which_file(tmp_path):
             pass
     for folder in (tmp_path / "file", tmp_path / "file" / "new"):
         with pytest.raises(UsageError, match=f"^{tmp_path / 'file'}: is a file; give the name of a folder"):
-            make_folder(folder)
+            files.make_folder(folder)
     with pytest.raises(FileNotFoundError), disk_errors(other, "read"):  # the caller says what is missing
         other.read_bytes()
     with pytest.raises(ResourceError, match="other: cannot read: Permission denied"), disk_errors(other, "read"):
@@ -314,9 +302,9 @@ def test_an_error_names_what_was_refused_of_which_file(tmp_path):
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     assert raised(tmp_path / "a", lambda: None).startswith(f"{tmp_path / 'a'}: cannot write: Too many levels")
-    assert str(refusal(OSError(24, "Too many open files", "text"))) == "text: Too many open files"
-    assert str(refusal(OSError(24, "Too many open files"))) == "the system refused: Too many open files"
-    assert str(refusal(OSError(24, "Too many open files", "out.partial"))) == "out.partial: Too many open files"
+    assert str(files.refusal(OSError(24, "Too many open files", "text"))) == "text: Too many open files"
+    assert str(files.refusal(OSError(24, "Too many open files"))) == "the system refused: Too many open files"
+    assert str(files.refusal(OSError(24, "Too many open files", "out.partial"))) == "out.partial: Too many open files"
     file = PartialFile(out)
     file.open()
     (tmp_path / "out").mkdir()

@@ -180,7 +180,7 @@ class AgreeingModels:
     """Learns from pairs of sentences: call `iterate` until `done` is `ITERATIONS`.
 
     `names` are the words of both sides, indexed by the ids of the sentences. At most `most` pairs are used, evenly
-    spaced among those without an empty side or more than `LONGEST` words. Memory: six bytes per cell, and about 100 per
+    spaced among those without more than `LONGEST` words on a side. Memory: six bytes per cell, and about 100 per
     pair of words that share a sentence pair.
     """
 
@@ -259,9 +259,8 @@ class AgreeingModels:
 
 
 def usable(sides: Sides) -> Numbers:
-    """Returns the numbers of the pairs without an empty side or more than `LONGEST` words."""
-    lengths = np.stack([side.lengths() for side in sides])
-    return np.flatnonzero((lengths.min(0) > 0) & (lengths.max(0) <= LONGEST))
+    """Returns the numbers of the pairs without more than `LONGEST` words on a side; no side is empty (`read_sides`)."""
+    return np.flatnonzero(np.maximum(*(side.lengths() for side in sides)) <= LONGEST)
 
 
 def is_chosen(number: Any, most: int, count: int) -> Any:

@@ -8,16 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from nmtalign.alignment import word_aligner
-from nmtalign.alignment.agreement import (
-    ITERATIONS,
-    LONGEST,
-    MODEL_1,
-    AgreeingModels,
-    Sentences,
-    usable,
-    word_probabilities,
-)
+from nmtalign.alignment import agreement, word_aligner
+from nmtalign.alignment.agreement import ITERATIONS, LONGEST, MODEL_1, AgreeingModels, Sentences
 from nmtalign.alignment.aligning import align, read_windows
 from nmtalign.alignment.lexical import LexicalModel, folded, pieces_of
 from nmtalign.alignment.link_files import LinkFigures, count_links, read_links
@@ -170,7 +162,7 @@ def test_a_pair_leaves_out_what_it_has_contributed_to_the_counts():
     learning = learned(sides_of(pairs), iterations=MODEL_1 + 2)
     (batch,), tables = learning._batches, learning.tables()
     own = learning._own.reshape(batch.places.shape).astype(np.float32)
-    (forward, _), _ = word_probabilities(batch, tables, own)
+    (forward, _), _ = agreement.word_probabilities(batch, tables, own)
     for row, (place, word) in itertools.product(range(3), itertools.product(range(2), repeat=2)):
         cell = batch.places[row, place, word]
         count = float(tables[0].counts[cell]) - float(own[row, place, word])
@@ -216,7 +208,7 @@ def test_long_and_empty_pairs_are_not_learned_from():
     long = [("a " * (LONGEST + 1), "b"), ("a. " * LONGEST, "b"), ("a " * LONGEST, "b")]
     sides = sides_of([("a", "b"), ("", "b"), ("a", ""), *long])[1]
     assert len(sides[0].lengths()) == 3  # an empty side and too many words were left out when the texts were read
-    assert usable(sides).tolist() == [0, 2]
+    assert agreement.usable(sides).tolist() == [0, 2]
     nothing = learned(sides_of([("", ""), ("", "x")]))
     assert nothing.cells == 0
 

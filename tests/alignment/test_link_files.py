@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 
 from nmtalign.alignment import link_files
 from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.alignment.link_files import (
-    NO_LINKS,
-    GoldLinks,
-    LinkFigures,
-    LinkFile,
-    comparable,
-    count_links,
-    parse_links,
-    read_links,
-)
+from nmtalign.alignment.link_files import NO_LINKS, GoldLinks, LinkFigures, LinkFile, parse_links, read_links
 from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import ViewConfig
@@ -141,7 +132,7 @@ def test_the_pieces_of_a_text_without_spaces_are_the_words_of_the_alignments(tmp
     links = frozenset([(0, 0), (2, 1), (3, 2), (5, 3), (6, 4)])
     both = ("gold", None), ("a.h5", [words] * 20)
     gold, found = (LinkFile(name, "HDF5", 0, [GoldLinks(links, links)] * 20, words=own) for name, own in both)
-    files, pairs, notes = comparable([gold, found], texts)
+    files, pairs, notes = link_files.comparable([gold, found], texts)
     assert (files, pairs, notes) == ([gold, found], 20, ())
     assert found.turned().words == [words[::-1]] * 20
 
@@ -154,7 +145,7 @@ RATES = ("precision", "recall", "aer", "f1")
 def test_counts_and_rates_are_what_their_definitions_say(pairs):
     found = [one for one, _, _ in pairs]
     gold = [GoldLinks(sure, sure | maybe) for _, sure, maybe in pairs]
-    figures = sum(map(count_links, found, gold), LinkFigures())
+    figures = sum(map(link_files.count_links, found, gold), LinkFigures())
     a = {(n, link) for n, one in enumerate(found) for link in one}
     s = {(n, link) for n, one in enumerate(gold) for link in one.sure}
     p = s | {(n, link) for n, (_, _, maybe) in enumerate(pairs) for link in maybe}

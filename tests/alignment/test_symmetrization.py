@@ -85,18 +85,9 @@ def test_another_method_is_refused():
         symmetrize([], [], "grow")
 
 
-seeds = st.integers(0, 10_000)
 # Two target words, three source words, and `</s>`: both models see the first link, they differ on the second word.
 FORWARD = np.array([[0.8, 0.1, 0.0, 0.1], [0.1, 0.5, 0.3, 0.1], [0.0, 0.0, 0.0, 1.0]])
 BACKWARD = np.array([[0.9, 0.1, 0.1, 0.0], [0.1, 0.2, 0.7, 0.0], [0.0, 0.7, 0.2, 1.0]])
-
-
-def matrices(seed):
-    """A forward and a backward matrix with `</s>`, the backward one transposed."""
-    generator = np.random.default_rng(seed)
-    rows, columns = generator.integers(2, 6, 2)
-    forward = generator.dirichlet(np.full(columns, 0.3), rows)
-    return forward.astype(np.float32), generator.dirichlet(np.full(rows, 0.3), columns).T.astype(np.float32)
 
 
 def test_the_mean_needs_half_of_both_directions():
@@ -107,18 +98,6 @@ def test_the_mean_needs_half_of_both_directions():
     assert soft_links(FORWARD, BACKWARD, "mean", float(means.max()) + 0.01)[0] == []
 
 
-@given(seeds)
-def test_posteriors_are_fractions_and_are_transposed_with_the_matrices(seed):
-    forward, backward = matrices(seed)
-    found = posterior(forward, backward)
-    assert found.shape == (len(forward) - 1, forward.shape[1] - 1)
-    assert found.min() >= 0
-    assert found.max() <= 1
-    np.testing.assert_allclose(posterior(backward.T, forward.T), found.T, atol=1e-6)
-    links = soft_links(forward, backward, "agreement", 0.5)[0]
-    assert links == [(i, j) for j, i in zip(*np.nonzero(found >= 0.5), strict=True)]
-
-
 def test_a_posterior_by_hand():
     both = np.array([[0.72, 0.01, 0.0], [0.01, 0.1, 0.21]])
     by_target = both / (both.sum(1, keepdims=True) + 0.01 * 0.1**2)
@@ -126,6 +105,7 @@ def test_a_posterior_by_hand():
     np.testing.assert_allclose(posterior(FORWARD, BACKWARD), (by_target + by_source) / 2, atol=1e-6)
     assert soft_links(FORWARD, BACKWARD, "agreement", 0.5)[0] == [(0, 0), (1, 1), (2, 1)]
     assert soft_links(FORWARD, BACKWARD, "agreement")[0] == [(0, 0), (2, 1)]
+    assert not posterior(np.zeros((2, 2)), np.zeros((2, 2))).any()  # words without weight in both directions
 
 
 def test_null_is_the_mean_of_both_directions_null():

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -45,18 +46,14 @@ def ended(process, number):
 
 def at_once(count, work):
     """The results of `work(number)` in this number of threads, which begin together."""
-    results, gate = [None] * count, threading.Barrier(count)
+    gate = threading.Barrier(count)
 
     def run(number):
         gate.wait(PATIENCE)
-        results[number] = work(number)
+        return work(number)
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    return results
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(run, range(count)))
 
 
 def line_of(number):

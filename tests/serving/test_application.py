@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import chain
 from urllib.parse import urlencode
@@ -605,15 +606,10 @@ def test_lines_that_require_many_phrases_are_few_in_a_batch(held):
 
 def in_thread(work):
     """Starts work; returns a function that waits for its result."""
-    results = []
-    thread = threading.Thread(target=lambda: results.append(work()))
-    thread.start()
-
-    def result():
-        thread.join(PATIENCE)
-        return results[0]
-
-    return result
+    pool = ThreadPoolExecutor(1)
+    started = pool.submit(work)
+    pool.shutdown(wait=False)
+    return partial(started.result, PATIENCE)
 
 
 def test_a_request_that_takes_too_long_is_refused_and_dropped(held):
@@ -644,18 +640,12 @@ def test_short_lines_do_not_wait_for_a_long_one(held, aligner):
         assert [first()[0], other()[0]] == [200, 200]
 
 
+WORK = [("lines", {}), ("lines", {"sample": "true"}), ("pairs", {})]
+WORK += [("pairs", {"reading": reading}) for reading in ("posterior", "shifted")]
+
+
 @pytest.mark.parametrize("system", ["rnnsearch", "transformer", "copy"])
-@pytest.mark.parametrize(
-    ("method", "settings"),
-    [
-        ("lines", {}),
-        ("lines", {"sample": "true"}),
-        ("pairs", {}),
-        ("pairs", {"reading": "posterior"}),
-        ("pairs", {"reading": "shifted"}),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("method", "settings"), WORK, ids=str)
 def test_work_for_no_waiting_client_ends_at_its_next_step(random_model_directory, tmp_path, method, settings, system):
     folder = random_model_directory(tmp_path, **SYSTEMS[system])
     model = ServedModel(Translator.load(folder, device="cpu"), AlignConfig())

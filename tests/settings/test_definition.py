@@ -7,21 +7,13 @@ import numpy as np
 import pytest
 
 from nmtalign.errors import UsageError
+from nmtalign.settings import definition
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.definition import (
-    Setting,
-    SettingError,
-    byte_count,
-    interval,
-    naming,
-    pair_of_sizes,
-    resolve,
-    seconds,
-)
+from nmtalign.settings.definition import Setting, byte_count, interval, naming, pair_of_sizes, resolve, seconds
 
 
 def test_the_error_of_a_setting_can_be_continued():
-    error = SettingError("a sample contains no phrases", sample=True, glossary="x")
+    error = definition.SettingError("a sample contains no phrases", sample=True, glossary="x")
     assert vars(pickle.loads(pickle.dumps(error))) == vars(error)  # noqa: S301 - as from a worker process
     longer = type(error)(f"{error}; 3 lines are done")
     assert str(longer).endswith("a sample contains no phrases; 3 lines are done")

@@ -280,6 +280,8 @@ def test_a_training_that_diverges_after_a_good_start_names_the_weights_before(re
     (line,) = advice(events)
     assert f"the best weights, of update 6 with dev loss {finished.best_loss:.3f}, are kept" in line
     assert load_tensors(tmp_path / "model/best.safetensors")[1]["update"] == "6"
+    for found, kind in ((trainer._advice.on_dev, Validated), (trainer._advice.on_train, Progressed)):
+        assert found == [event.loss for event in events if isinstance(event, kind)] != []
 
 
 def test_means_are_of_the_updates_that_were_made():

@@ -10,7 +10,7 @@ from nmtalign.model_directory import save_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.checkpoints import create_run, find_run, fingerprint_of, save_weights
 
-RUN, OTHER = "a" * 64, "b" * 64
+RUN, OTHER, STATE = "a" * 64, "b" * 64, "training_state.safetensors"
 
 
 @pytest.fixture
@@ -39,19 +39,10 @@ def test_a_folder_without_a_checkpoint_of_another_run_begins_anew(find, folder, 
 @pytest.mark.parametrize(
     ("save", "reason"),
     [
-        (lambda folder, model: save_weights(folder / "best.safetensors", model, 4, RUN), "has no training state"),
-        (
-            lambda folder, model: save_weights(folder / "last.safetensors", model, 4, OTHER),
-            "trained with other settings",
-        ),
-        (
-            lambda folder, model: save_tensors(folder / "last.safetensors", model.state_dict(), {}),
-            "with other settings",
-        ),
-        (
-            lambda folder, model: (folder / "config.json").replace(folder / "training_state.safetensors"),
-            "contains training_state.safetensors, but no config.json",
-        ),
+        (lambda f, model: save_weights(f / "best.safetensors", model, 4, RUN), "has no training state"),
+        (lambda f, model: save_weights(f / "last.safetensors", model, 4, OTHER), "trained with other settings"),
+        (lambda f, model: save_tensors(f / "last.safetensors", model.state_dict(), {}), "with other settings"),
+        (lambda f, _: (f / "config.json").replace(f / STATE), f"contains {STATE}, but no config.json"),
     ],
     ids=["best", "last", "unknown", "without config.json"],
 )
