@@ -149,6 +149,7 @@ class Translator:
         self.config = config = config or TranslateConfig()
         self._load: tuple[Any, ...] = ()  # the arguments of `load`, for `_load_once`
         if len(self.models) > 1:
+            if len(self.models) > 1:
             _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
         wrong = {name: value for name in ("replace_unk", "coverage_penalty") if (value := getattr(config, name))}
@@ -403,8 +404,8 @@ class Translator:
 
     def _joined(self, texts: Iterable[str]) -> str:
         texts = [text for text in texts if text]
-        unspaced = len(texts) > 1 and not self.config.tokenized and has_no_spaces(self.loaded.target_language)
-        return ("" if unspaced else " ").join(texts)
+        gapless = len(texts) > 1 and self._reader.target.kind != "spaced" and has_no_spaces(self.loaded.target_language)
+        return ("" if gapless else " ").join(texts)
 
     def _target_tokens(self, line: TokenizedLine, hypothesis: Hypothesis, pieces: Sequence[Hypothesis]) -> list[str]:
         tokens, left = list[str](), iter(line.tokens)
