@@ -145,11 +145,12 @@ class Translator:
         do not fit the models, InputError for a glossary or a lexicon, FormatError for an aligner that cannot be read.
         """
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
+        if not (self.models and all(isinstance(each, LoadedModel) for each in self.models)):
+            raise UsageError("a Translator is made of loaded models; Translator.load takes their folders")
         self.loaded = self.models[0]
         self.config = config = config or TranslateConfig()
         self._load: tuple[Any, ...] = ()  # the arguments of `load`, for `_load_once`
         if len(self.models) > 1:
-            if len(self.models) > 1:
             _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
         wrong = {name: value for name in ("replace_unk", "coverage_penalty") if (value := getattr(config, name))}
@@ -608,8 +609,7 @@ class BatchLimits:
         """
         words = min(self.words, max(1, -(-sum(lengths) // min_batches)))
         memory = max(_MIN_MEMORY, self.memory)
-        batches: list[list[int]] = []
-        longest = 0
+        batches, longest = list[list[int]](), 0
         for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
             count = len(batches[-1]) + 1 if batches else 0
             if not batches or count * longest > words or count * self.bytes_of(longest) > memory:
