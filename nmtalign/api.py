@@ -123,8 +123,8 @@ def translate_files(
         raise UsageError(f"{scored[0]} scores given translations; leave out {clash[0]}")
     if rescore and not n_best_list:
         raise UsageError("--rescore sorts an n-best list: give --n-best-list FILE")
-    paths, given, saved = _several(inputs), n_best_list or target, save_alignments and Path(save_alignments)
-    output = Path(output) if isinstance(output, str) else output
+    folders, paths, given = _several(models), _several(inputs), n_best_list or target
+    output, saved = Path(output) if isinstance(output, str) else output, save_alignments and Path(save_alignments)
     for place in (output, saved):
         if isinstance(place, Path):
             check_other(place, [*paths, Path(given)] if given else paths)
@@ -143,9 +143,9 @@ def translate_files(
             run = FileTranslation(texts, output, config, resume, saved or None, notify)
         else:
             run = FileScores(paths, Path(given), output, config, n_best_list is not None, rescore, notify)
-        if not (resume and isinstance(run, FileTranslation) and run.is_done(_several(models))):
+        if not (resume and isinstance(run, FileTranslation) and run.is_done(folders)):
             wanted = bool(saved) or config.alignment != "none" or bool(config.markup and not config.aligner)
-            translator = Translator(load_models(_several(models), config), config, alignments=wanted)
+            translator = Translator(load_models(folders, config), config, alignments=wanted)
             for notice in translator.notices():
                 notify(notice)
             run.run(translator, progress, guard)

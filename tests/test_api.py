@@ -81,6 +81,8 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
         (lambda: nmtalign.translate_files(model, source, out, target=target, resume=True), "leave out --resume"),
         (lambda: nmtalign.translate_files(model, source, out, rescore=True), "give --n-best-list"),
         (lambda: nmtalign.align([], [("the fox", "le renard")]), "an empty list"),
+        (lambda: nmtalign.Translator([]), "Translator.load takes their folders"),
+        (lambda: nmtalign.Translator(str(model)), "Translator.load takes their folders"),
         (lambda: translator.translate(["<p>the</p>"], markup="html"), "translate_files takes documents"),
         (lambda: translator.translate(["the"], device="cpu"), "device is chosen when a model is loaded"),
         (lambda: nmtalign.view([]), "there is nothing to draw"),

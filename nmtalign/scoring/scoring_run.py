@@ -87,16 +87,15 @@ class ScoreResult:
         from nmtalign.report.html_page import to_page
         from nmtalign.scoring.figure import length_svg
 
-        figures = []
-        if self.report.lengths:
-            figures = [(f"{self.report.metrics[0]} {self.report.lengths}", length_svg(self.report))]
+        report = self.report
+        figures = [(f"{report.metrics[0]} {report.lengths}", length_svg(report))] if report.lengths else []
         texts = {
             "systems": ", ".join(f"{name} ({text.name})" for name, text in self.systems.items()),
             "references": ", ".join(text.name for text in self.references),
             **({"source": self.source.name} if self.source else {}),
         }
         title = f"{', '.join(self.systems)}: scores"
-        return to_page(score_document(self.report, title, figures=figures, facts={**(facts or {}), **texts}))
+        return to_page(score_document(report, title, figures=figures, facts={**(facts or {}), **texts}))
 
 
 def score(
@@ -129,9 +128,9 @@ def score(
 
     named: Mapping[str, Any] = hypotheses if isinstance(hypotheses, Mapping) else {"hypothesis": hypotheses}
     scored: dict[str, TextOrPath] = {name: text_or_path(system) for name, system in named.items()}
-    single = isinstance(references, str | Path) or all(isinstance(line, str | float | None) for line in references)
-    listed: Any = [references] if single else references
-    against: list[TextOrPath] = list(map(text_or_path, listed))
+    listed: Any = references if isinstance(references, str | Path) else list(references)
+    single = isinstance(listed, str | Path) or all(isinstance(line, str | float | None) for line in listed)
+    against: list[TextOrPath] = list(map(text_or_path, [listed] if single else listed))
     models = {name: one for name, one in scored.items() if isinstance(one, Path) and one.is_dir()}
     folders = [*models.values()] if model is None else [Path(model)]  # of the words that are known
     with resolved("score", ScoreConfig, config, settings) as config:
@@ -268,8 +267,8 @@ def read_segment_scores(
             f"--segment-scores {metric}: {counted(len(given), 'file')} for {counted(systems, 'system')}; give "
             f"{metric}=FILE once for each system, in the order of the systems"
         )
-    found = [_numbers(one, aligned) if isinstance(one, Path) else one for one in given]
-    if not all(len(scores) == len(aligned.lines) and np.isfinite(scores).all() for scores in found):
+    found: list[Any] = [np.asarray(_numbers(one, aligned) if isinstance(one, Path) else one, float) for one in given]
+    if not all(scores.shape == (len(aligned.lines),) and np.isfinite(scores).all() for scores in found):
         raise InputError(f"{metric}: give one finite number for each of {counted(len(aligned.lines), 'line')}")
     return found
 

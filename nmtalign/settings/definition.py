@@ -102,8 +102,8 @@ class Setting:
         is_unset = value is None and type(None) in get_args(self.kind)
         if type(value) is self.base or value in self.choices or is_unset:
             return value
-        if self.base is str and (number or isinstance(value, os.PathLike)):
-            return str(value)
+        if str(value) in self.choices or (self.base is str and (number or isinstance(value, os.PathLike))):
+            return str(value)  # a choice may be an object with its name, such as a device of PyTorch
         if self.base is float and number:
             try:
                 return float(value)

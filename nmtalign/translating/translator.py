@@ -145,6 +145,8 @@ class Translator:
         do not fit the models, InputError for a glossary or a lexicon, FormatError for an aligner that cannot be read.
         """
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
+        if not (self.models and all(isinstance(each, LoadedModel) for each in self.models)):
+            raise UsageError("a Translator is made of loaded models; Translator.load takes their folders")
         self.loaded = self.models[0]
         self.config = config = config or TranslateConfig()
         self._load: tuple[Any, ...] = ()  # the arguments of `load`, for `_load_once`
@@ -403,8 +405,8 @@ class Translator:
 
     def _joined(self, texts: Iterable[str]) -> str:
         texts = [text for text in texts if text]
-        unspaced = len(texts) > 1 and not self.config.tokenized and has_no_spaces(self.loaded.target_language)
-        return ("" if unspaced else " ").join(texts)
+        gapless = len(texts) > 1 and self._reader.target.kind != "spaced" and has_no_spaces(self.loaded.target_language)
+        return ("" if gapless else " ").join(texts)
 
     def _target_tokens(self, line: TokenizedLine, hypothesis: Hypothesis, pieces: Sequence[Hypothesis]) -> list[str]:
         tokens, left = list[str](), iter(line.tokens)
@@ -607,8 +609,7 @@ class BatchLimits:
         """
         words = min(self.words, max(1, -(-sum(lengths) // min_batches)))
         memory = max(_MIN_MEMORY, self.memory)
-        batches: list[list[int]] = []
-        longest = 0
+        batches, longest = list[list[int]](), 0
         for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
             count = len(batches[-1]) + 1 if batches else 0
             if not batches or count * longest > words or count * self.bytes_of(longest) > memory:

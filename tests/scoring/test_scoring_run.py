@@ -108,6 +108,7 @@ def test_bleu_that_is_0_for_equal_texts_is_reported():
         ((["a"], ["a", "b"]), {}, InputError, "hypothesis: has no line 2, but reference 1 has 2 lines"),
         ((["a"], ["a"]), {"segment_scores": {"x": [[1.0, 2.0]]}}, InputError, "one finite number for each of 1 line"),
         ((["a"], ["a"]), {"segment_scores": {"x": [[float("nan")]]}}, InputError, "x: give one finite number"),
+        ((["a"], iter(["a"])), {"segment_scores": {"x": [[None]]}}, InputError, "x: give one finite number"),
         ((["a", None], ["a", "b"]), {}, UsageError, "hypothesis: line 2: 'None' is not a text"),
         ((["a", "b"], [float("nan"), "b"]), {}, UsageError, "reference 1: line 1: 'nan' is not a text"),
         ((["a"], ["a"]), {"bootstrap": 1}, UsageError, "bootstrap = 1: must be at least 2"),

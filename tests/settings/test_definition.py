@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 
 from nmtalign.errors import UsageError
 from nmtalign.settings import definition
@@ -21,10 +22,10 @@ def test_the_error_of_a_setting_can_be_continued():
         raise longer
 
 
-def test_numbers_of_numpy_are_numbers():
-    given = {"beam": np.int64(3), "length_penalty": np.float32(0.5), "sample": np.True_}
+def test_numbers_of_numpy_and_devices_of_pytorch_are_values():
+    given = {"beam": np.int64(3), "length_penalty": np.float32(0.5), "sample": np.True_, "device": torch.device("cpu")}
     config = resolve(TranslateConfig, ("", given))
-    assert (config.beam, config.length_penalty, config.sample) == (3, 0.5, True)
+    assert (config.beam, config.length_penalty, config.sample, config.device) == (3, 0.5, True, "cpu")
 
 
 @pytest.mark.parametrize(

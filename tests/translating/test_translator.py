@@ -152,6 +152,8 @@ PARAGRAPH = ["the fox sees a red boat. ", "sees the boat! ", "is the fox red? ",
 def test_sentences_are_translated_one_by_one(loaded):
     lines = ["".join(PARAGRAPH), "", "the fox .", "  the fox.  a boat. "]
     whole, blank, one, spaced = found_by(loaded, lines, split_sentences=True)
+    japanese = replace(loaded, settings={"source_language": "en", "target_language": "ja"})
+    assert found_by(japanese, lines, split_sentences=True)[0].text == whole.text  # its words are those between spaces
     parts = found_by(loaded, PARAGRAPH)
     assert whole.text == " ".join(part.text for part in parts if part.text)
     assert whole.tokens == tuple(token for part in parts for token in part.tokens)
