@@ -100,7 +100,6 @@ function wordPair(source, target, weight, chosen) {
       ? lines[other[side]].querySelector('[tabindex="0"]') : lines[side].children[index + step]);
     if (!next) return;
     event.preventDefault();
-    event.stopPropagation();
     for (const one of next.parentElement.children) one.tabIndex = one === next ? 0 : -1;
     next.focus();
   });

@@ -224,6 +224,16 @@ def test_sentences_are_found_ordered_and_stepped_through(browser, small):
     browser.until("return document.querySelector('#panes select')")
     change(browser, "#panes select", 1)
     browser.until("return document.querySelectorAll('.words.target .word').length === 4")
+    browser.run("document.querySelector('.skip').click(); document.querySelector('.target .word').focus()")
+    browser.press("End", "Right")
+    assert browser.run("return document.activeElement.textContent") == "</s>"  # nothing is behind it
+    assert text(browser, "#where") == "Sentence 1"
+    browser.open(small, "#5")
+    browser.size(400, 900)
+    browser.run("document.querySelector('[aria-label=\"Heat map\"]').focus()")
+    browser.press("Right")
+    browser.until("return document.activeElement.scrollLeft")
+    assert text(browser, "#where") == "Sentence 5"
     browser.open(small, "#3")
     assert "one side has no words" in text(browser, "#panes")
 
