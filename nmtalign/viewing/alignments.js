@@ -82,7 +82,7 @@ async function open(wanted) {
   history.replaceState(null, "", `#${id}`);
   $("where").textContent = `Sentence ${id}`;
   for (const row of $("list").querySelectorAll("a")) row.setAttribute("aria-current", row.hash === `#${id}`);
-  $("list").querySelector("[aria-current=true]")?.scrollIntoView({ block: "nearest" });
+  $("list").querySelector("[aria-current=true]")?.scrollIntoView({ block: "nearest", container: "nearest" });
   const panes = await Promise.all(about.models.map((_, model) =>
     pane(model, sentences[place].filter((entry) => entry.model === model))));
   if (wanted === place) $("panes").replaceChildren(...panes);

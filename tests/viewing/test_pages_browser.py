@@ -177,6 +177,36 @@ def test_a_word_shows_what_it_read_in_the_words_and_in_the_heat_map(browser, sma
     assert text(browser, ".reading") == "rouge reads car 0.80, the 0.07, red 0.07"
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_word_with_the_largest_weight_is_legible(browser, small, scheme):
+    def luminance(colour):
+        linear = [((c / 255 + 0.055) / 1.055) ** 2.4 if c > 10 else c / 255 / 12.92 for c in colour[:3]]
+        return np.dot(linear, [0.2126, 0.7152, 0.0722]) + 0.05
+
+    browser.media(prefers_color_scheme=scheme)
+    browser.open(small)
+    browser.run("document.querySelector('.word').style.setProperty('--w', 1)")
+    names = [(".word", "color"), (".word", "backgroundColor"), (".card", "backgroundColor")]
+    colour = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+    ink, mark, card = (np.array(re.findall(r"[\d.]+", browser.run(colour, *name)), float) for name in names)
+    around = mark[3] * mark[:3] + (1 - mark[3]) * card[:3]
+    darker, lighter = sorted((luminance(ink), luminance(around)))
+    assert lighter / darker >= 4.5  # WCAG 2, level AA
+    browser.media()
+
+
+def test_a_printed_sentence_begins_on_the_first_page_in_its_full_width(browser, small):
+    browser.size(1100, 900)  # landscape
+    browser.open(small)
+    browser.command("Emulation.setEmulatedMedia", media="print")
+    left, top, width = browser.run(
+        "const r = document.querySelector('article').getBoundingClientRect(); return [r.x, r.y, r.width]"
+    )
+    browser.command("Emulation.setEmulatedMedia", media="")
+    assert (left, width) == (0, 1100)
+    assert top < 150
+
+
 def test_words_from_right_to_left_have_their_order_in_the_list_in_the_line_and_for_the_arrow_keys(browser, folder):
     with AlignmentWriter(folder / "rtl.h5", {"direction": "en-he"}) as writer:
         writer.add(record(0, 0, ["😀" * 30, *["word"] * 79], ["שלום", "(", "abc", ")"] * 20))
@@ -234,6 +264,13 @@ def test_sentences_are_found_ordered_and_stepped_through(browser, small):
     browser.press("Right")
     browser.until("return document.activeElement.scrollLeft")
     assert text(browser, "#where") == "Sentence 5"
+    browser.size(400, 400)
+    browser.open(small)
+    browser.run("document.getElementById('next').scrollIntoView()")
+    before = browser.run("return scrollY")
+    browser.point("#next", click=True)
+    browser.until("return document.getElementById('where').textContent === 'Sentence 1'")
+    assert browser.run("return scrollY") == before > 0  # the button is where it was
     browser.open(small, "#3")
     assert "one side has no words" in text(browser, "#panes")
 
