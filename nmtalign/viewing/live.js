@@ -4,7 +4,7 @@ const live = JSON.parse(stored("live")[0]), began = performance.now();
 const WAIT = 250; // milliseconds after the last key
 const isWord = (token) => token !== "</s>" && /[\p{L}\p{N}]/u.test(token);
 const isBlank = (answer) => answer.source.length === 1; // only </s>
-const quoted = (token) => `“${token}”`;
+const quoted = (token) => `“\u2068${token}\u2069”`; // isolated: what follows a word from right to left stays behind it
 
 /* Everything that a translation depends on. `forced` are the ids of the first words, `weights` those of a step that the
    reader has set. `hidden` is the target word whose weights are to be guessed. */
@@ -98,7 +98,7 @@ async function translate(options = {}) {
   $("translation").textContent = answer.text;
   const unknown = answer.source.filter((_, place) => answer.ids[place] === 1);
   $("status").textContent = `Log-probability ${fixed(answer.total)}, ${fixed(-answer.score)} nats per token, in ${
-    Math.round(performance.now() - started)} ms.${unknown.length ? ` Unknown to the model: ${unknown.join(", ")}.` : ""}`;
+    Math.round(performance.now() - started)} ms.${unknown.length ? ` Unknown to the model: ${unknown.map(quoted).join(", ")}.` : ""}`;
   if (options.event) note(`${options.event}: ${answer.text}`);
   if (!before || before.source.join(" ") !== answer.source.join(" ") || !options.keep) buildStep();
   showStep();
@@ -381,7 +381,7 @@ async function showPair() {
     steps[0].weights ? attention(source, target, (t, s) => (first.steps === steps && t === now.hidden ? 0 : steps[t].weights[s])) : "")));
   const shared = first.source.flatMap((word, a) => {
     const b = second.source.indexOf(word);
-    return b < 0 || !isWord(word) || first.source.indexOf(word) !== a ? [] : [`${word} ${fixed(cosine(first.annotations[a], second.annotations[b]))}`];
+    return b < 0 || !isWord(word) || first.source.indexOf(word) !== a ? [] : [`${quoted(word)} ${fixed(cosine(first.annotations[a], second.annotations[b]))}`];
   });
   $("alike").hidden = !shared.length;
   $("alike").textContent = `Cosine of the annotations of words that both have: ${shared.join(", ")}. The annotation of a word also knows its sentence, so it is seldom 1.`;
@@ -461,8 +461,8 @@ async function findExamples() {
     for (const [k, link] of shown.entries()) {
       if (k) run = link[1] === shown[k - 1][1] + 1 && link[0] < shown[k - 1][0] ? [...run, link] : [link];
       if (run.length < 2 || source.length > 16) continue;
-      better("Reordered phrase", run.length + likeness, [text, `“${run.map(([, t]) => target[t]).join(" ")}” reads ${
-        run.map(([place]) => source[place]).join(", then ")}: from right to left.`, reference]);
+      better("Reordered phrase", run.length + likeness, [text, `${quoted(run.map(([, t]) => target[t]).join(" "))} reads ${
+        run.map(([place]) => quoted(source[place])).join(", then ")}: from right to left.`, reference]);
     }
     steps.forEach(({ weights }, t) => {
       const order = weights.map((weight, place) => [weight, place]).filter(([weight, place]) => weight > 0.1 && isWord(source[place]));

@@ -282,7 +282,7 @@ def test_the_live_page_translates_what_is_typed(browser, live):
     browser.open(live)
     sentence = "a big red car is in the house the car is red"
     change(browser, "#text", sentence)
-    browser.until("return document.querySelector('#log').value.includes(arguments[0])", f"typed “{sentence}”")
+    browser.until("return document.querySelector('#log').value.includes(arguments[0])", f"{sentence}\u2069”: ")
     assert text(browser, "#translation")
     assert browser.texts("#weights th[scope=row]") == [*sentence.split(), "</s>"]
     change(browser, "#text", f"the zebra {HOSTILE}")
@@ -406,6 +406,15 @@ def test_attention_off_comparison_and_exercises(browser, live):
     browser.until("return document.querySelectorAll('#pair .card').length === 2")
     assert "Cosine of the annotations" in text(browser, "#alike")
     assert "</s>" not in text(browser, "#alike")
+    change(browser, "#text", "שלום עולם")
+    change(browser, "#second", "שלום")
+    browser.until("return document.querySelector('#alike').textContent.includes('שלום')")
+    place = (
+        "const node = document.querySelector('#alike').firstChild, range = new Range();"
+        "const at = node.data.search(arguments[0]);"
+        "range.setStart(node, at); range.setEnd(node, at + 1); return range.getBoundingClientRect().left"
+    )
+    assert browser.run(place, "ש") < browser.run(place, r"\d\.\d\d")  # the number is behind its word
     browser.point("#hide", click=True)
     assert set(browser.texts("#weights td:nth-child(3)")) == {"?"}
     browser.point("#check", click=True)
