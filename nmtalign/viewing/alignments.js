@@ -122,13 +122,11 @@ const step = (by) => open(places[places.indexOf(place) + by]);
 const linked = () => sentences.findIndex(([{ id }]) => `#${id}` === location.hash); // -1: the link to the content
 
 function describe() {
-  for (const { name, about: facts, aer } of about.models) {
-    const rows = [["file", name], ...Object.entries(facts), ...(aer === null ? [] : [["AER of all shown", fixed(aer, 4)]])];
-    for (const [term, meaning] of rows) {
-      $("about").append(make("div", {}, make("dt", {}, term.replaceAll("_", " ")), make("dd", {}, meaning)));
-    }
+  const rows = about.models.flatMap(({ name, about: facts, aer }) =>
+    [["file", name], ...Object.entries(facts), ...(aer === null ? [] : [["AER of all shown", fixed(aer, 4)]])]);
+  for (const [term, meaning] of [...rows, ["made with", `nmtalign ${about.version}`]]) {
+    $("about").append(make("div", {}, make("dt", {}, term.replaceAll("_", " ")), make("dd", {}, meaning)));
   }
-  $("about").append(make("div", {}, make("dt", {}, "made with"), make("dd", {}, `nmtalign ${about.version}`)));
   $("order").querySelector("[value=aer]").disabled = about.models[0].aer === null;
 }
 

@@ -20,11 +20,7 @@ const make = (tag, attributes = {}, ...children) => fill(document.createElement(
 const draw = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-const bar = (share) => {
-  const made = make("span", { class: "track" }, make("span", { class: "fill" }));
-  made.firstChild.style.width = `${100 * Math.min(1, Math.max(0, share))}%`;
-  return made;
-};
+const bar = (share) => make("span", { class: "track" }, make("span", { class: "fill", style: `width: ${100 * share}%` }));
 
 /* Copies a text; fails where the browser does not allow it, as in a page of another machine without HTTPS. */
 const copy = async (text) => navigator.clipboard.writeText(text);
