@@ -166,14 +166,14 @@ function force(id, token) {
 function fillWeights(weights, energies) {
   const isHidden = now.hidden === now.step;
   [...$("weights").tBodies[0].rows].forEach((row, place) => {
-    const [, energy, weight, bar] = row.cells, input = bar.firstChild;
+    const [, energy, weight, bar] = row.cells, input = bar.firstChild, share = weights && !isHidden ? 100 * weights[place] : 0;
     if (energies) energy.textContent = isHidden ? "?" : Number.isNaN(energies[place]) ? "–" : fixed(energies[place]);
     weight.textContent = !weights ? "–" : isHidden ? "?" : fixed(weights[place], 3);
     input.disabled = !weights || isHidden || weights.length < 2;
     input.hidden = !weights;
-    if (document.activeElement !== input || !now.weights[now.step]) input.value = weights && !isHidden ? 100 * weights[place] : 0;
-    input.style.setProperty("--share", `${weights && !isHidden ? 100 * weights[place] : 0}%`);
-    input.setAttribute("aria-valuetext", `${Math.round(100 * (weights?.[place] ?? 0))} percent`);
+    if (document.activeElement !== input || !now.weights[now.step]) input.value = share;
+    input.style.setProperty("--share", `${share}%`);
+    input.setAttribute("aria-valuetext", isHidden ? "hidden" : `${Math.round(share)} percent`);
   });
 }
 
@@ -452,8 +452,8 @@ async function findExamples() {
   for (const [text, reference] of live.samples) {
     const { source, target, steps, text: translation } = await ask("translate", { text, beam: 2 });
     const words = kept(translation, reference), likeness = words.filter(Boolean).length / words.length;
-    const links = steps.map(({ weights }) => weights.indexOf(Math.max(...weights)));
-    const shown = links.map((place, t) => [place, t]).filter(([place, t]) => isWord(source[place]) && isWord(target[t]));
+    const links = steps.map(({ weights }, t) => [weights.indexOf(Math.max(...weights)), t]);
+    const shown = links.filter(([place, t]) => isWord(source[place]) && isWord(target[t]));
     if (shown.length >= 5 && source.length < 16 && shown.every(([place], k) => !k || place >= shown[k - 1][0])) {
       better("Monotonic", likeness + source.length / 100, [text, "No word has its largest weight further left than the word before it.", reference]);
     }

@@ -178,7 +178,7 @@ def test_a_word_shows_what_it_read_in_the_words_and_in_the_heat_map(browser, sma
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_word_with_the_largest_weight_is_legible(browser, small, scheme):
+def test_a_word_with_the_largest_weight_and_a_placeholder_are_legible(browser, small, scheme):
     def luminance(colour):
         linear = [((c / 255 + 0.055) / 1.055) ** 2.4 if c > 10 else c / 255 / 12.92 for c in colour[:3]]
         return np.dot(linear, [0.2126, 0.7152, 0.0722]) + 0.05
@@ -186,12 +186,15 @@ def test_a_word_with_the_largest_weight_is_legible(browser, small, scheme):
     browser.media(prefers_color_scheme=scheme)
     browser.open(small)
     browser.run("document.querySelector('.word').style.setProperty('--w', 1)")
-    names = [(".word", "color"), (".word", "backgroundColor"), (".card", "backgroundColor")]
-    colour = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
-    ink, mark, card = (np.array(re.findall(r"[\d.]+", browser.run(colour, *name)), float) for name in names)
+    browser.run("document.querySelector('#query').placeholder = 'hint'")
+    names = [(".word", "color"), ("#query", "color", "::placeholder")]
+    names += [(".word", "backgroundColor"), (".card", "backgroundColor")]
+    colour = "return getComputedStyle(document.querySelector(arguments[0]), arguments[2])[arguments[1]]"
+    ink, hint, mark, card = (np.array(re.findall(r"[\d.]+", browser.run(colour, *name)), float) for name in names)
     around = mark[3] * mark[:3] + (1 - mark[3]) * card[:3]
-    darker, lighter = sorted((luminance(ink), luminance(around)))
-    assert lighter / darker >= 4.5  # WCAG 2, level AA
+    for pair in ((ink, around), (hint, card)):
+        darker, lighter = sorted(map(luminance, pair))
+        assert lighter / darker >= 4.5  # WCAG 2, level AA
     browser.media()
 
 
@@ -417,6 +420,8 @@ def test_attention_off_comparison_and_exercises(browser, live):
     assert browser.run(place, "ש") < browser.run(place, r"\d\.\d\d")  # the number is behind its word
     browser.point("#hide", click=True)
     assert set(browser.texts("#weights td:nth-child(3)")) == {"?"}
+    spoken = "return [...document.querySelectorAll('#weights input')].map(e => e.ariaValueText)"
+    assert set(browser.run(spoken)) == {"hidden"}
     browser.point("#check", click=True)
     assert re.match("Right|No", text(browser, "#verdict"))
     change(browser, "#reference", "the house")
