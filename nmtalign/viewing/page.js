@@ -38,12 +38,12 @@ function slider(label, last, text, changed) {
   return { element: make("label", { class: "slider" }, make("span", {}, label), input, output), input, set };
 }
 
-/* A table whose columns of numbers can be sorted by a click on their heads; `data-sortable` is the first of them. Cells
-   without a number come last; of an interval, [low, high], the low end counts. */
+/* A table whose columns of numbers, not of text or bars, can be sorted by a click on their heads. Cells without a number
+   come last; of an interval, [low, high], the low end counts. */
 function sortable(table) {
   const heads = [...table.querySelectorAll("thead th")], body = table.tBodies[0], rows = [...body.rows];
   for (const [column, head] of heads.entries()) {
-    if (column < table.dataset.sortable || rows.length < 2) continue;
+    if (head.matches(".text") || rows.length < 2) continue;
     const button = make("button", { type: "button", class: "sort" }, ...head.childNodes);
     head.append(button);
     button.addEventListener("click", () => {
