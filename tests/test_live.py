@@ -194,6 +194,19 @@ def test_words_are_joined_as_python_joins_them(random_model_directory, tmp_path)
     assert found["text"] == tokenizers.target.detokenize(line.split())
 
 
+@needs_node
+def test_the_text_of_bytes_and_of_pieces_keeps_wide_and_no_break_spaces(random_model_directory, tmp_path):
+    line = "\ufeff\u3000the\u00a0"
+    (tmp_path / "text").write_text(f"{line}\n" * 9)
+    pieces = SentencePieces(train_pieces([tmp_path / "text"], "text", "bpe", 250, any_size=True))
+    for both, tokens in ((TextBytes(), ["<0A>", *TextBytes().tokenize(line), "<FF>"]), (pieces, pieces.tokenize(line))):
+        folder = tmp_path / both.kind
+        random_model_directory(folder, ENGLISH, both.pieces(), spread, tokenizers=Tokenizers(both, both, "en", "fr"))
+        ids = load_model(folder / "model", "cpu").target_vocabulary.encode(tokens)
+        (found,) = ask(page_of(folder, folder / "model"), [{"name": "translate", "text": "the", "forced": [*ids, 0]}])
+        assert found["text"] == both.detokenize(tokens)
+
+
 def test_the_page_is_inert_and_says_what_it_contains(random_model_directory, tmp_path):
     search = random_model_directory(tmp_path / "search", [*ENGLISH, HOSTILE], FRENCH, spread)
     (tmp_path / "test.en").write_text(f"the red {HOSTILE}\nthe car\n" + "the " * 50 + "\n\n")

@@ -80,7 +80,7 @@ def _table(table: doc.DataTable) -> str:
         rows += f'<tr><th scope="row">{_inline(first)}</th>{cells}</tr>\n'
     return (
         '<div class="scroll" role="region" aria-label="Table" tabindex="0">'
-        f'<table data-sortable="{table.words}"><caption>{_inline(table.caption)}</caption>'
+        f"<table data-sortable><caption>{_inline(table.caption)}</caption>"
         f"<thead><tr>{heads}</tr></thead><tbody>\n{rows}</tbody></table></div>\n"
     )
 

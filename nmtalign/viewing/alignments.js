@@ -82,7 +82,7 @@ async function open(wanted) {
   history.replaceState(null, "", `#${id}`);
   $("where").textContent = `Sentence ${id}`;
   for (const row of $("list").querySelectorAll("a")) row.setAttribute("aria-current", row.hash === `#${id}`);
-  $("list").querySelector("[aria-current=true]")?.scrollIntoView({ block: "nearest" });
+  $("list").querySelector("[aria-current=true]")?.scrollIntoView({ block: "nearest", container: "nearest" });
   const panes = await Promise.all(about.models.map((_, model) =>
     pane(model, sentences[place].filter((entry) => entry.model === model))));
   if (wanted === place) $("panes").replaceChildren(...panes);
@@ -90,8 +90,8 @@ async function open(wanted) {
 
 /* The alignment of a model: the best entry, or another one of its n-best list. */
 async function pane(model, entries) {
-  const name = about.models.length > 1 ? about.models[model].name : "", shown = make("div", {});
-  const element = make("section", { class: "card" }, make("h3", {}, name), shown);
+  const shown = make("div", {}), element = make("section", { class: "card" }, shown);
+  if (about.models.length > 1) element.prepend(make("h3", {}, about.models[model].name));
   if (!entries.length) shown.append("This file does not have the sentence.");
   const show = async (entry) => shown.replaceChildren(...(await alignment(entry)));
   if (entries.length > 1) {
@@ -119,16 +119,14 @@ async function alignment(entry) {
 
 /* The sentence before or after in the list as it is ordered. */
 const step = (by) => open(places[places.indexOf(place) + by]);
-const follow = () => open(Math.max(0, sentences.findIndex(([{ id }]) => `#${id}` === location.hash)));
+const linked = () => sentences.findIndex(([{ id }]) => `#${id}` === location.hash); // -1: the link to the content
 
 function describe() {
-  for (const { name, about: facts, aer } of about.models) {
-    const rows = [["file", name], ...Object.entries(facts), ...(aer === null ? [] : [["AER of all shown", fixed(aer, 4)]])];
-    for (const [term, meaning] of rows) {
-      $("about").append(make("div", {}, make("dt", {}, term.replaceAll("_", " ")), make("dd", {}, meaning)));
-    }
+  const rows = about.models.flatMap(({ name, about: facts, aer }) =>
+    [["file", name], ...Object.entries(facts), ...(aer === null ? [] : [["AER of all shown", fixed(aer, 4)]])]);
+  for (const [term, meaning] of [...rows, ["made with", `nmtalign ${about.version}`]]) {
+    $("about").append(make("div", {}, make("dt", {}, term.replaceAll("_", " ")), make("dd", {}, meaning)));
   }
-  $("about").append(make("div", {}, make("dt", {}, "made with"), make("dd", {}, `nmtalign ${about.version}`)));
   $("order").querySelector("[value=aer]").disabled = about.models[0].aer === null;
 }
 
@@ -143,12 +141,13 @@ function describe() {
   $("order").addEventListener("change", find);
   $("back").addEventListener("click", () => step(-1));
   $("next").addEventListener("click", () => step(1));
-  addEventListener("hashchange", follow);
+  addEventListener("hashchange", () => open(linked()));
   addEventListener("keydown", (event) => {
-    if (event.target.matches("input, select, textarea") || event.ctrlKey || event.altKey || event.metaKey) return;
+    const { target, ctrlKey, altKey, metaKey } = event, isScrolled = target.scrollWidth > target.clientWidth;
+    if (target.matches("input, select, .word") || isScrolled || ctrlKey || altKey || metaKey) return;
     if (event.key === "ArrowLeft") step(-1);
     if (event.key === "ArrowRight") step(1);
   });
-  await follow();
+  await open(Math.max(0, linked()));
   document.documentElement.dataset.ready = "1";
 })();

@@ -4,7 +4,7 @@ const live = JSON.parse(stored("live")[0]), began = performance.now();
 const WAIT = 250; // milliseconds after the last key
 const isWord = (token) => token !== "</s>" && /[\p{L}\p{N}]/u.test(token);
 const isBlank = (answer) => answer.source.length === 1; // only </s>
-const quoted = (token) => `“${token}”`;
+const quoted = (token) => `“\u2068${token}\u2069”`; // isolated: what follows a word from right to left stays behind it
 
 /* Everything that a translation depends on. `forced` are the ids of the first words, `weights` those of a step that the
    reader has set. `hidden` is the target word whose weights are to be guessed. */
@@ -98,7 +98,7 @@ async function translate(options = {}) {
   $("translation").textContent = answer.text;
   const unknown = answer.source.filter((_, place) => answer.ids[place] === 1);
   $("status").textContent = `Log-probability ${fixed(answer.total)}, ${fixed(-answer.score)} nats per token, in ${
-    Math.round(performance.now() - started)} ms.${unknown.length ? ` Unknown to the model: ${unknown.join(", ")}.` : ""}`;
+    Math.round(performance.now() - started)} ms.${unknown.length ? ` Unknown to the model: ${unknown.map(quoted).join(", ")}.` : ""}`;
   if (options.event) note(`${options.event}: ${answer.text}`);
   if (!before || before.source.join(" ") !== answer.source.join(" ") || !options.keep) buildStep();
   showStep();
@@ -166,14 +166,14 @@ function force(id, token) {
 function fillWeights(weights, energies) {
   const isHidden = now.hidden === now.step;
   [...$("weights").tBodies[0].rows].forEach((row, place) => {
-    const [, energy, weight, bar] = row.cells, input = bar.firstChild;
+    const [, energy, weight, bar] = row.cells, input = bar.firstChild, share = weights && !isHidden ? 100 * weights[place] : 0;
     if (energies) energy.textContent = isHidden ? "?" : Number.isNaN(energies[place]) ? "–" : fixed(energies[place]);
     weight.textContent = !weights ? "–" : isHidden ? "?" : fixed(weights[place], 3);
     input.disabled = !weights || isHidden || weights.length < 2;
     input.hidden = !weights;
-    if (document.activeElement !== input || !now.weights[now.step]) input.value = weights && !isHidden ? 100 * weights[place] : 0;
-    input.style.setProperty("--share", `${weights && !isHidden ? 100 * weights[place] : 0}%`);
-    input.setAttribute("aria-valuetext", `${Math.round(100 * (weights?.[place] ?? 0))} percent`);
+    if (document.activeElement !== input || !now.weights[now.step]) input.value = share;
+    input.style.setProperty("--share", `${share}%`);
+    input.setAttribute("aria-valuetext", isHidden ? "hidden" : `${Math.round(share)} percent`);
   });
 }
 
@@ -381,7 +381,7 @@ async function showPair() {
     steps[0].weights ? attention(source, target, (t, s) => (first.steps === steps && t === now.hidden ? 0 : steps[t].weights[s])) : "")));
   const shared = first.source.flatMap((word, a) => {
     const b = second.source.indexOf(word);
-    return b < 0 || !isWord(word) || first.source.indexOf(word) !== a ? [] : [`${word} ${fixed(cosine(first.annotations[a], second.annotations[b]))}`];
+    return b < 0 || !isWord(word) || first.source.indexOf(word) !== a ? [] : [`${quoted(word)} ${fixed(cosine(first.annotations[a], second.annotations[b]))}`];
   });
   $("alike").hidden = !shared.length;
   $("alike").textContent = `Cosine of the annotations of words that both have: ${shared.join(", ")}. The annotation of a word also knows its sentence, so it is seldom 1.`;
@@ -452,8 +452,8 @@ async function findExamples() {
   for (const [text, reference] of live.samples) {
     const { source, target, steps, text: translation } = await ask("translate", { text, beam: 2 });
     const words = kept(translation, reference), likeness = words.filter(Boolean).length / words.length;
-    const links = steps.map(({ weights }) => weights.indexOf(Math.max(...weights)));
-    const shown = links.map((place, t) => [place, t]).filter(([place, t]) => isWord(source[place]) && isWord(target[t]));
+    const links = steps.map(({ weights }, t) => [weights.indexOf(Math.max(...weights)), t]);
+    const shown = links.filter(([place, t]) => isWord(source[place]) && isWord(target[t]));
     if (shown.length >= 5 && source.length < 16 && shown.every(([place], k) => !k || place >= shown[k - 1][0])) {
       better("Monotonic", likeness + source.length / 100, [text, "No word has its largest weight further left than the word before it.", reference]);
     }
@@ -461,8 +461,8 @@ async function findExamples() {
     for (const [k, link] of shown.entries()) {
       if (k) run = link[1] === shown[k - 1][1] + 1 && link[0] < shown[k - 1][0] ? [...run, link] : [link];
       if (run.length < 2 || source.length > 16) continue;
-      better("Reordered phrase", run.length + likeness, [text, `“${run.map(([, t]) => target[t]).join(" ")}” reads ${
-        run.map(([place]) => source[place]).join(", then ")}: from right to left.`, reference]);
+      better("Reordered phrase", run.length + likeness, [text, `${quoted(run.map(([, t]) => target[t]).join(" "))} reads ${
+        run.map(([place]) => quoted(source[place])).join(", then ")}: from right to left.`, reference]);
     }
     steps.forEach(({ weights }, t) => {
       const order = weights.map((weight, place) => [weight, place]).filter(([weight, place]) => weight > 0.1 && isWord(source[place]));

@@ -10,8 +10,10 @@ function liveEngine() {
   const gap = new RegExp(`[${SPACES}]+`, "u"), words = (line) => line.split(gap).filter(Boolean);
   const BYTES = [...Array(256).keys()].map((byte) => byte === 32 ? WORD_START
     : byte > 32 && byte < 127 ? String.fromCharCode(byte) : `<${byte.toString(16).toUpperCase().padStart(2, "0")}>`);
+  const BYTE_OF = new Map(BYTES.map((token, byte) => [token, byte > 8 && byte < 14 ? 255 : byte])); // no text gives these
   const blank = new RegExp(`^[${SPACES}\\0-\\x1f\\x7f-\\x9f\\xad\\u061c\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u206f\\ufeff]*$`, "u");
-  const blanksToSpaces = (line) => line.replace(/[ \t\r\f\v\n]+/g, " ").replace(/^ | $/g, "");
+  const strip = (text) => text.replace(/^ +| +$/g, ""); // `trim` would also remove U+3000 and no-break spaces
+  const blanksToSpaces = (line) => strip(line.replace(/[ \t\r\f\v\n]+/g, " "));
 
   const spaced = () => (line) => line.split(/[ \t\r\f\v\n]+/).filter(Boolean);
   const bytes = () => (line) => {
@@ -106,7 +108,7 @@ function liveEngine() {
       }).join(" ");
     };
     const plain = (line) => {
-      let text = separate(line.replace(/[\0-\x1f]/g, "").replace(/^ +| +$/g, ""));
+      let text = separate(strip(line.replace(/[\0-\x1f]/g, "")));
       text = text.replace(/\.{2,}/g, (dots, start) =>
         ` ${"DOT".repeat(dots.length)}MULTI${start + dots.length < text.length ? " " : ""}`);
       text = [...commas, ...apostrophes, fullStops].reduce((done, change) => change(done), text);
@@ -162,15 +164,15 @@ function liveEngine() {
 
   /* Whole texts of tokens. Words are joined by the gaps that each has before and after it beside a plain word. */
   function textOf(kind, tokens, gaps) {
-    if (kind === "sentencepiece") return tokens.join("").replaceAll(WORD_START, " ").trim();
+    if (kind === "sentencepiece") return strip(tokens.join("").replaceAll(WORD_START, " "));
     if (kind !== "bytes") {
       return tokens.map((token, place) => {
         const after = gaps[tokens[place - 1]]?.[1] ?? " ", before = gaps[token]?.[0] ?? " ";
         return (place ? after && before && (after > before ? after : before) : "") + token;
       }).join("");
     }
-    const raw = tokens.flatMap((token) => BYTES.includes(token) ? [BYTES.indexOf(token)] : [...new TextEncoder().encode(token)]);
-    return new TextDecoder().decode(new Uint8Array(raw)).trim();
+    const raw = tokens.flatMap((token) => BYTE_OF.get(token) ?? [...new TextEncoder().encode(token)]);
+    return strip(new TextDecoder("utf-8", { ignoreBOM: true }).decode(new Uint8Array(raw)));
   }
 
   /* Vectors and matrices. A matrix is { values, rows, columns }. */

@@ -20,11 +20,7 @@ const make = (tag, attributes = {}, ...children) => fill(document.createElement(
 const draw = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-const bar = (share) => {
-  const made = make("span", { class: "track" }, make("span", { class: "fill" }));
-  made.firstChild.style.width = `${100 * Math.min(1, Math.max(0, share))}%`;
-  return made;
-};
+const bar = (share) => make("span", { class: "track" }, make("span", { class: "fill", style: `width: ${100 * share}%` }));
 
 /* Copies a text; fails where the browser does not allow it, as in a page of another machine without HTTPS. */
 const copy = async (text) => navigator.clipboard.writeText(text);
@@ -42,12 +38,12 @@ function slider(label, last, text, changed) {
   return { element: make("label", { class: "slider" }, make("span", {}, label), input, output), input, set };
 }
 
-/* A table whose columns of numbers can be sorted by a click on their heads; `data-sortable` is the first of them. Cells
-   without a number come last; of an interval, [low, high], the low end counts. */
+/* A table whose columns of numbers, not of text or bars, can be sorted by a click on their heads. Cells without a number
+   come last; of an interval, [low, high], the low end counts. */
 function sortable(table) {
   const heads = [...table.querySelectorAll("thead th")], body = table.tBodies[0], rows = [...body.rows];
   for (const [column, head] of heads.entries()) {
-    if (column < table.dataset.sortable || rows.length < 2) continue;
+    if (head.matches(".text") || rows.length < 2) continue;
     const button = make("button", { type: "button", class: "sort" }, ...head.childNodes);
     head.append(button);
     button.addEventListener("click", () => {
@@ -100,7 +96,6 @@ function wordPair(source, target, weight, chosen) {
       ? lines[other[side]].querySelector('[tabindex="0"]') : lines[side].children[index + step]);
     if (!next) return;
     event.preventDefault();
-    event.stopPropagation();
     for (const one of next.parentElement.children) one.tabIndex = one === next ? 0 : -1;
     next.focus();
   });

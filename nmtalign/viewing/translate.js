@@ -35,7 +35,7 @@ async function translate() {
   if ($("beam").value) query.set("beam", $("beam").value);
   const body = JSON.stringify($("text").value.split("\n").map((line) => ({ text: line })));
   const send = () => ask(`translate/json?${query}`, { method: "POST", body });
-  let note = "";
+  let note = "Translated.";
   try {
     const answers = await send().catch((error) => {
       if (error.cause !== 413 || !query.has("alignment")) throw error;

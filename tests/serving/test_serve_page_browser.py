@@ -42,6 +42,7 @@ def test_a_text_is_translated_and_a_word_shows_its_weights(browser, client, expe
     browser.requests()
     translate(browser, client, LINE)
     assert browser.texts(".text") == [expected.text]
+    assert browser.texts("[role=status]")[0] == "Translated."
     assert browser.texts(".words.source .word") == list(expected.source_tokens)
     assert browser.texts(".words.target .word") == list(expected.tokens)
     browser.point(".words.target .word", index=1)
