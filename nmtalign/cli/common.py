@@ -27,7 +27,7 @@ from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, check_other, own_files
 from nmtalign.report.document import DataTable, table_lines
 from nmtalign.settings.definition import option
-from nmtalign.text.lines import STDIN, STDOUT
+from nmtalign.text.lines import STDIN, STDOUT, UNSAFE
 
 FIRST_REPORT = 10.0  # seconds until the first line of progress in a log
 _BUSY = 0.3  # cores; less load of other programs is not noticed
@@ -115,8 +115,7 @@ SHARD = own_option(
 QUIET = own_flag("No progress and no summary on stderr.", "--quiet -q")
 
 
-# Control characters, line separators, characters that change the direction of text, and halves of characters.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE = re.compile(f"[\x00-\x1f\x7f{UNSAFE}]")  # with the control characters of ASCII
 _BYTES = re.compile("[\udc80-\udcff]+")  # how Python represents bytes of a file name that are not UTF-8
 
 

@@ -33,7 +33,9 @@ LONGEST_LINE = 4 << 20  # bytes with its end; real sentences have a few hundred,
 BOM = b"\xef\xbb\xbf"
 # A line without a visible character: spaces, control characters, and characters without width, such as U+200B.
 BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]*")
-_ESCAPED = re.compile("[\x80-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")  # in JSON (`as_json`)
+# Control characters beyond ASCII, line separators, characters that change the direction of text, halves of characters.
+UNSAFE = "\x80-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_ESCAPED = re.compile(f"[{UNSAFE}]")
 _BUFFER = 1 << 20  # bytes
 _SAMPLE = 1 << 12  # bytes by which an encoding is recognised
 _CONTROL = re.compile(rb"[\0-\x08\x0b\x0c\x0e-\x1f]")  # without tab, line feed and carriage return
@@ -83,7 +85,7 @@ def check_counts(counts: Iterable[tuple[str, int]]) -> None:
 def as_json(value: Any, indent: int | None = None) -> str:
     """A value as valid JSON in UTF-8, without `indent` on one line; NaN and infinity become null.
 
-    Escapes such as `\\u202e` replace characters that break a line, control a terminal, reorder text, or are no UTF-8.
+    Escapes such as `\\u202e` replace the characters of `UNSAFE`.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
