@@ -123,7 +123,8 @@ def tokenize_pairs(
     steps = itertools.chain(itertools.repeat(1, _COUNTED_WHOLE), itertools.repeat(_COUNTED_STEP))
     work = zip(itertools.chain(head, blocks), steps if spacing else itertools.repeat(0), strict=False)
     if len(head) < PARALLEL_FROM:
-        yield from (tokenize_chunk(tokenizers, longest, *one) for one in work)
+        for block, step in work:
+            yield tokenize_chunk(tokenizers, longest, block, step)
         return
     waiting: deque[Future[Chunk]] = deque()
     with process_pool(workers, tokenizers, longest) as pool:
@@ -131,7 +132,8 @@ def tokenize_pairs(
             waiting.append(pool.submit(_work, block, step))
             if len(waiting) >= _IN_FLIGHT * workers:
                 yield waiting.popleft().result()
-        yield from (future.result() for future in waiting)
+        for future in waiting:
+            yield future.result()
 
 
 class _Pool(ProcessPoolExecutor):

@@ -609,7 +609,8 @@ class BatchLimits:
         """
         words = min(self.words, max(1, -(-sum(lengths) // min_batches)))
         memory = max(_MIN_MEMORY, self.memory)
-        batches, longest = list[list[int]](), 0
+        batches: list[list[int]] = []
+        longest = 0
         for place in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
             count = len(batches[-1]) + 1 if batches else 0
             if not batches or count * longest > words or count * self.bytes_of(longest) > memory:

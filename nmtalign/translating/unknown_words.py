@@ -77,7 +77,8 @@ def replace_unknowns(
         translation = _translation(words, place, lexicon, languages)
         word = copies[place] if translation is None else word_start + translation
         before, bare = replaced[row - 1] if row else "", word.removeprefix(word_start)
-        beside = before[-1:] + bare[:1]  # in a text without spaces, only Latin words and the like have one between them
+        # "▁" has given the space already. Text without spaces has one only between two words of other scripts.
+        beside = before[-1:] + bare[:1]
         if before == WORD_START or (tokenizers.target.unspaced and (count_unspaced(beside) or not beside.isalnum())):
             word = bare
         starts = capital and word.islower() and _starts_sentence(replaced, row)
