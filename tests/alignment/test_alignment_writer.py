@@ -199,6 +199,12 @@ def test_without_resume_the_work_of_another_run_is_kept(tmp_path):
     assert list(tmp_path.iterdir()) == [path]  # the old file, and nothing of a run that had no chunk yet
 
 
+def test_two_runs_do_not_write_one_file(tmp_path):
+    with AlignmentWriter(tmp_path / "a.h5", {}), pytest.raises(UsageError, match="another run is writing this file"):
+        AlignmentWriter(tmp_path / "a.h5", {}, resume=True).__enter__()
+    assert len(AlignmentFile(tmp_path / "a.h5")) == 0
+
+
 def test_foreign_files_are_not_touched(tmp_path):
     (tmp_path / "a.h5.partial").write_text("a novel\n" * 20)
     with pytest.raises(FormatError, match=r"a\.h5\.partial: is not a file of an interrupted run"):

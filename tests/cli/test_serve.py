@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -143,19 +143,23 @@ def memory(process, name):
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs the peaks of memory that Linux counts")
 def test_refusing_a_hostile_request_takes_little_time_and_memory(serve, random_model):
-    """The time is that of the processor, which others may use, too; so other requests do not wait either."""
+    """Other requests are answered meanwhile. The time is that of the processor, because others may use it, too."""
     process, client = serve("-m", random_model, "-q", start=lambda *given: [sys.executable, "-m", "nmtalign", *given])
     assert client.ask("translate", {"q": "a", "source": "en", "target": "fr"})[0] == 200
     for name, (path, body) in HOSTILE.items():
         Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak begins anew
         before, begun = memory(process, "VmRSS"), processor_seconds(process)
         kind = "application/json" if body[:1] in b"{[\n" else "application/x-www-form-urlencoded"
-        status, found, _ = client.raw(path, body, kind)
+        with ThreadPoolExecutor(1) as pool:
+            hostile = pool.submit(client.raw, path, body, kind)
+            while wait([hostile], 0.01).not_done:
+                assert client.ask("health")[0] == 200, name
+            status, found, _ = hostile.result()
         seconds, grown = processor_seconds(process) - begun, memory(process, "VmHWM") - before
         assert status in (400, 413), name
         refused = status == 413 and b" lines: send at most 1,000 in one request" in found
         assert refused == (name in TOO_MANY_LINES), (name, status, found)
-        assert seconds < 1, name
+        assert seconds < 0.5, name
         assert grown < 48 * MIB, name
 
 
